@@ -27,27 +27,26 @@
 //! is evicted by the driver's checkpoint, whole.
 
 mod difference;
+mod leaving;
+mod returning;
 
-use std::sync::MutexGuard;
+pub use leaving::{Gone, Leaves, out};
+pub use returning::{Coming, RestoreError, restore};
 
 use gpushare_abi::{
-    chunk_hash::{CHUNK, Hash},
-    errors::{
-        CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUerror,
-        CUresult,
-    },
-    types::{CUdeviceptr, CUmemGenericAllocationHandle},
+    chunk_hash::CHUNK,
+    errors::{CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_READY, CUerror, CUresult},
+    types::CUdeviceptr,
 };
-use shm_layout::{Why, clock};
+use shm_layout::Why;
 
 use crate::{
     driver::{self, Symbol},
     driver_query::{
         checkpoint, context, memory,
         transfer::{self, Lane},
-        vmm,
     },
-    eviction::footprint::{Footprint, Refusal},
+    eviction::footprint::Refusal,
     managed_process::ManagedProcess,
     sys::{futex, large_pages},
     tracking::{
@@ -59,8 +58,6 @@ use crate::{
 
 /// Divisor: a process is evicted by checkpoint if more than this part of its bytes is not swappable.
 const FIXED_PART: u64 = 8;
-/// Number of chunks for which host memory is made at once, while the chunks before are copied.
-const PART: usize = (PIECE / CHUNK) as usize;
 /// Size in bytes of the pieces in which host memory is allocated and pinned, while the piece before is filled. To populate the next one
 /// while one is pinned gained nothing: 1.85 s for 20 GiB both ways, because the kernel then pins less than half as fast (H100,
 /// 580.159.04).
@@ -148,166 +145,6 @@ fn refused(error: CUerror) -> Refusal {
     (Why::Refused, error.code() as u16)
 }
 
-/// The way in which memory leaves.
-#[derive(Clone, Copy)]
-pub enum Leaves<'l> {
-    /// At the end, so that the process goes on as before if it is called off.
-    Whole,
-    /// Each allocation once it is copied, for a process that waits for its room, until the function says that this is enough. It is
-    /// not called off once one has left.
-    InParts(&'l dyn Fn() -> bool),
-}
-
-/// An allocation that is about to leave.
-struct Departure {
-    block: Block,
-    hashes: Vec<Option<Hash>>,
-    /// The chunks that the host does not have.
-    chunks: Vec<u64>,
-}
-
-/// Memory that has left.
-pub struct Gone {
-    /// The memory that has left, by device.
-    pub footprints: Vec<Footprint<'static>>,
-    /// The time in nanoseconds in which host memory was made. The next eviction finds it there.
-    pub making_ns: u64,
-}
-
-/// Evicts the movable memory that is on its devices, and reports each allocation to `left` once it has left. After an error all memory
-/// is where it was.
-pub fn out(
-    process: &'static ManagedProcess,
-    leaves: Leaves<'_>,
-    mut called_off: impl FnMut() -> Option<Why>,
-    mut left: impl FnMut(&Block),
-) -> Result<Gone, Refusal> {
-    let blocks = process.memory.swappable.movable();
-    let mut swap_buffer = process.memory.swap_buffer.lock();
-    let all = process.memory.swappable.all().into_iter();
-    let kept = all.filter(|block| !block.is_fixed);
-    swap_buffer.keep_only(&kept.map(|block| block.serial).collect());
-    // One part is copied while what is behind another is done.
-    let lanes = [lanes(&blocks), lanes(&blocks)];
-    let [even, odd] = lanes.map(|lanes| lanes.map_err(refused));
-    let lanes = [even?, odd?];
-    let departures = departures(&blocks, &mut swap_buffer, &lanes[0]);
-    let mut copies = Copies::of(&departures, &swap_buffer);
-    let size = match leaves {
-        Leaves::Whole => departures.len().max(1),
-        Leaves::InParts(_) => 1,
-    };
-    let mut gone: Vec<Block> = Vec::new();
-    let (mut result, mut unmapped) = (Ok(()), Ok(()));
-    let mut before: Option<&[Departure]> = None;
-    let is_enough = || matches!(leaves, Leaves::InParts(is_enough) if is_enough());
-    let parts = departures.chunks(size).map(Some).chain([None]);
-    for (part, (at, behind)) in parts.zip([(0, 1), (1, 0)].into_iter().cycle()) {
-        let is_tied = gone.is_empty();
-        let mut called_off = || called_off().filter(|_| is_tied);
-        let begun = part.map_or(Ok(()), |part| {
-            copies.begin(part, &mut swap_buffer, &lanes[at], &mut called_off)
-        });
-        let waited = wait(&lanes[behind]).map_err(refused);
-        if let (Some(part), Ok(())) = (before, waited) {
-            for one in part {
-                swap_buffer.copied(one.block.serial, &one.hashes);
-            }
-            match called_off() {
-                Some(why) => result = Err((why, 0)),
-                None => unmapped = take_away(process, part, &mut gone, &mut left).and(unmapped),
-            }
-        }
-        result = result.and(waited).and(begun);
-        let goes_on = result.is_ok() && (gone.is_empty() || !is_enough());
-        before = part.filter(|_| goes_on);
-        if before.is_none() {
-            let _ = wait(&lanes[at]);
-            break;
-        }
-    }
-    if gone.is_empty() {
-        result.and(unmapped)?;
-    }
-    Ok(Gone {
-        footprints: footprints(process, &gone),
-        making_ns: copies.making_ns,
-    })
-}
-
-/// Returns what has left, by device.
-fn footprints(process: &'static ManagedProcess, gone: &[Block]) -> Vec<Footprint<'static>> {
-    process
-        .devices
-        .iter()
-        .filter_map(|device| {
-            let here = || gone.iter().filter(|block| block.ordinal == device.ordinal);
-            let used: u64 = here().map(|block| block.bytes).sum();
-            let room: u64 = here().map(|block| block.room).sum();
-            (used > 0).then_some(Footprint {
-                device,
-                used,
-                besides: 0,
-                margin: room - used,
-            })
-        })
-        .collect()
-}
-
-/// Hashes the allocations. Those that the host has in full come first, because they leave at once.
-fn departures(
-    blocks: &[Block],
-    swap_buffer: &mut HostSwapBuffer,
-    lanes: &[Option<Lane>],
-) -> Vec<Departure> {
-    let hashes = difference::hashes(swap_buffer, lanes, blocks);
-    let mut departures: Vec<Departure> = blocks
-        .iter()
-        .zip(hashes)
-        .map(|(block, hashes)| Departure {
-            block: *block,
-            chunks: swap_buffer.differing(block.serial, &hashes),
-            hashes,
-        })
-        .collect();
-    departures.sort_by_key(|one| !one.chunks.is_empty());
-    departures
-}
-
-/// Releases the physical memory of copied allocations. One that cannot be unmapped stays; the error is returned.
-fn take_away(
-    process: &ManagedProcess,
-    part: &[Departure],
-    gone: &mut Vec<Block>,
-    left: &mut impl FnMut(&Block),
-) -> Result<(), Refusal> {
-    let mut result = Ok(());
-    for Departure { block, .. } in part {
-        match release(process, *block) {
-            Ok(()) => {
-                gone.push(*block);
-                left(block);
-            }
-            Err(error) => result = Err(refused(error)),
-        }
-    }
-    result
-}
-
-fn release(process: &ManagedProcess, block: Block) -> CUresult {
-    vmm::unmap(block.start, block.room)?;
-    let handle = block.handle;
-    process.memory.swappable.put(Block {
-        handle: None,
-        ..block
-    });
-    if let Some(handle) = handle {
-        // The mapping is gone, so the release of the last handle frees the memory.
-        let _ = vmm::release(handle);
-    }
-    Ok(())
-}
-
 /// Creates a stream for each device.
 fn lanes(blocks: &[Block]) -> Result<Vec<Option<Lane>>, CUerror> {
     let mut lanes = Vec::new();
@@ -335,79 +172,6 @@ fn wait(lanes: &[Option<Lane>]) -> CUresult {
     for lane in lanes.iter().flatten() {
         result = result.and(lane.wait());
     }
-    result
-}
-
-/// The copies to the host of what it does not have yet.
-struct Copies {
-    /// The number of chunks that still have no place on the host.
-    lacking: usize,
-    /// The time in nanoseconds in which host memory was made.
-    making_ns: u64,
-}
-
-impl Copies {
-    fn of(departures: &[Departure], swap_buffer: &HostSwapBuffer) -> Self {
-        let lacking = departures
-            .iter()
-            .map(|one| swap_buffer.lacking(one.block.serial, &one.chunks));
-        Self {
-            lacking: lacking.sum(),
-            making_ns: 0,
-        }
-    }
-
-    /// Starts to copy a part.
-    fn begin(
-        &mut self,
-        part: &[Departure],
-        swap_buffer: &mut HostSwapBuffer,
-        lanes: &[Option<Lane>],
-        called_off: &mut impl FnMut() -> Option<Why>,
-    ) -> Result<(), Refusal> {
-        for Departure { block, chunks, .. } in part {
-            let lane = of(lanes, block).map_err(refused)?;
-            for chunks in chunks.chunks(PART) {
-                self.find_places(block, chunks, swap_buffer)?;
-                for run in swap_buffer.runs(block.serial, chunks) {
-                    if let Some(why) = called_off() {
-                        return Err((why, 0));
-                    }
-                    let (on_device, bytes) = place(block, &run);
-                    let pinned = || on_host(swap_buffer, &run, lane.context());
-                    let to = timed(&mut self.making_ns, pinned).map_err(refused)?;
-                    lane.out(to, on_device, bytes).map_err(refused)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives these chunks places on the host.
-    fn find_places(
-        &mut self,
-        block: &Block,
-        chunks: &[u64],
-        swap_buffer: &mut HostSwapBuffer,
-    ) -> Result<(), Refusal> {
-        self.lacking -= swap_buffer.lacking(block.serial, chunks);
-        loop {
-            match swap_buffer.assign(block.serial, chunks) {
-                0 => return Ok(()),
-                missing => {
-                    let bytes = (self.lacking + missing) as u64 * CHUNK;
-                    timed(&mut self.making_ns, || grow(swap_buffer, bytes))?;
-                }
-            }
-        }
-    }
-}
-
-/// Adds the time that `work` takes, in nanoseconds.
-fn timed<T>(sum_ns: &mut u64, work: impl FnOnce() -> T) -> T {
-    let began = clock::now();
-    let result = work();
-    *sum_ns += clock::now().saturating_sub(began);
     result
 }
 
@@ -460,141 +224,6 @@ fn pin_again(swap_buffer: &mut HostSwapBuffer, piece: usize, context: usize) {
     {
         piece.pinned_in = context;
     }
-}
-
-/// The reason why a restore failed.
-pub enum RestoreError {
-    /// The device has no room for all of the memory, which is still on the host.
-    Full,
-    /// The memory is lost.
-    Lost(CUerror),
-}
-
-impl From<CUerror> for RestoreError {
-    fn from(error: CUerror) -> Self {
-        match error {
-            CUDA_ERROR_OUT_OF_MEMORY => Self::Full,
-            error => Self::Lost(error),
-        }
-    }
-}
-
-/// Restores all evicted blocks, or none.
-pub fn restore(process: &ManagedProcess) -> Result<(), RestoreError> {
-    let mut coming = Coming::begin(process)?;
-    let mut brought = Ok(());
-    while brought.is_ok() && coming.next_bytes().is_some() {
-        let came = coming.bring_next();
-        brought = came.and_then(|came| came.then_some(()).ok_or(CUDA_ERROR_OUT_OF_MEMORY));
-    }
-    match brought.and_then(|()| coming.wait()) {
-        Ok(()) => coming.complete(),
-        Err(error) => {
-            coming.give_back();
-            return Err(error.into());
-        }
-    }
-    Ok(())
-}
-
-/// The restore of all evicted blocks, one by one.
-pub struct Coming<'p> {
-    process: &'p ManagedProcess,
-    swap_buffer: MutexGuard<'p, HostSwapBuffer>,
-    lanes: Vec<Option<Lane>>,
-    /// The evicted blocks; those before `next` are mapped and being filled.
-    blocks: Vec<Block>,
-    next: usize,
-}
-
-impl<'p> Coming<'p> {
-    /// Prepares the restore.
-    pub fn begin(process: &'p ManagedProcess) -> Result<Self, RestoreError> {
-        let swap_buffer = process.memory.swap_buffer.lock();
-        let mut blocks = process.memory.swappable.all();
-        blocks.retain(|block| block.handle.is_none());
-        Ok(Self {
-            process,
-            swap_buffer,
-            lanes: lanes(&blocks)?,
-            blocks,
-            next: 0,
-        })
-    }
-
-    /// Returns the bytes of the next block.
-    pub fn next_bytes(&self) -> Option<u64> {
-        Some(self.blocks.get(self.next)?.bytes)
-    }
-
-    /// Creates the next block's memory, maps it at its addresses, and starts to fill it. Returns false, and changes nothing, if the
-    /// device has no room for it.
-    pub fn bring_next(&mut self) -> Result<bool, CUerror> {
-        let Some(block) = self.blocks.get_mut(self.next) else {
-            return Ok(true);
-        };
-        match vmm::create(block.ordinal.into(), block.room) {
-            Err(CUDA_ERROR_OUT_OF_MEMORY) => return Ok(false),
-            handle => map(self.process, block, handle?)?,
-        }
-        self.next += 1;
-        fill(block, &mut self.swap_buffer, of(&self.lanes, block)?)?;
-        Ok(true)
-    }
-
-    /// Waits until the blocks are filled. Returns an error if a copy failed.
-    pub fn wait(&self) -> CUresult {
-        wait(&self.lanes)
-    }
-
-    /// Records that all blocks are filled.
-    pub fn complete(self) {
-        let swappable = &self.process.memory.swappable;
-        self.blocks
-            .into_iter()
-            .for_each(|block| swappable.put(block));
-    }
-
-    /// Releases what was created, so that a lack of memory loses nothing: the host still has all contents.
-    pub fn give_back(self) {
-        // The copies write to this memory.
-        let _ = self.wait();
-        for (block, handle) in self
-            .blocks
-            .iter()
-            .filter_map(|block| Some((block, block.handle?)))
-        {
-            let _ = vmm::unmap(block.start, block.room);
-            let _ = vmm::release(handle);
-        }
-    }
-}
-
-/// Maps physical memory at a block's addresses.
-fn map(
-    process: &ManagedProcess,
-    block: &mut Block,
-    handle: CUmemGenericAllocationHandle,
-) -> CUresult {
-    vmm::map(block.start, block.room, handle).inspect_err(|_| _ = vmm::release(handle))?;
-    block.handle = Some(handle);
-    let reaches = process.memory.swappable.who_reaches(block.ordinal);
-    vmm::allow(block.start, block.room, &reaches)
-}
-
-/// Starts to copy a block's contents from the host.
-fn fill(block: &Block, swap_buffer: &mut HostSwapBuffer, lane: &Lane) -> CUresult {
-    let all = swap_buffer.all(block.serial);
-    swap_buffer
-        .runs(block.serial, &all)
-        .iter()
-        .try_for_each(|run| {
-            let (on_device, bytes) = place(block, run);
-            match run.slot {
-                Some(_) => lane.back(on_device, on_host(swap_buffer, run, lane.context())?, bytes),
-                None => lane.zero(on_device, bytes),
-            }
-        })
 }
 
 /// Returns the free bytes of a device as the driver reports them.

@@ -137,6 +137,32 @@ fn what_the_other_has_no_use_for_stays_and_only_the_rest_has_to_return() {
     has_all(&mut first, 1);
 }
 
+/// The copy of each of the parts that have changed takes four seconds.
+#[test]
+fn what_has_changed_leaves_last_even_if_it_is_hashed_first() {
+    let (_file, bed) = world("[[device]]\nmemory = \"64MiB\"\n[link]\nout = \"1MiB\"");
+    overcommit(&bed, true);
+    let [mut first, mut second] = [0, 0].map(|number| server(&bed, number));
+    first.ok("synchronize");
+    second.reaches(Phase::Evicted);
+    let ends = ["a0", "a11"];
+    for part in ends {
+        first.ok(&format!("write {part} 1 {}", PART / 4));
+    }
+    first.ok("synchronize");
+    thread::sleep(Duration::from_nanos(first.residence().swap_ns).max(Duration::from_millis(100)));
+    let begun = Instant::now();
+    second.ok("synchronize");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    first.reaches(Phase::Evicted);
+    assert!(first.residence().is_in_part);
+    for part in ends {
+        let right = first.ok(&format!("count {part} 1 {}", PART / 4));
+        assert_eq!(right, [PART / 4]);
+    }
+}
+
 #[test]
 fn what_has_stayed_leaves_for_a_program_that_allocates() {
     let (_file, bed) = world(CARD);
