@@ -263,6 +263,28 @@ command = ["sh", "-c", "setsid sleep 86411 & sleep 86411"]
     );
 }
 
+#[test]
+fn the_runs_of_an_experiment_share_a_folder_that_is_gone_after_it() {
+    let bed = Testbed::new();
+    let plan = plan(
+        &bed,
+        r#"
+seconds = 1
+repeats = 3
+[[program]]
+name = "counts"
+command = ["sh", "-c", "echo $EXPERIMENT_DIR > where; echo run >> $EXPERIMENT_DIR/runs; echo x=$(wc -l < $EXPERIMENT_DIR/runs)"]
+figures = [{ name = "x", pattern = 'x=(\d)', better = "lower" }]
+[[condition]]
+"#,
+    );
+    let said = experiment(&bed, &[&plan, "--json", "-"]).done().json();
+    let samples = &said["figures"][0]["conditions"][0]["samples"];
+    assert_eq!(*samples, serde_json::json!([1.0, 2.0, 3.0]), "{said}");
+    let folder = read(&bed.dir().join("where"));
+    assert!(!std::path::Path::new(folder.trim()).exists(), "{folder}");
+}
+
 /// Makes an MPS control program that records its input and keeps a daemon with the right process name. Returns its directory
 /// and a PATH that begins with it.
 fn control(bed: &Testbed) -> (PathBuf, std::ffi::OsString) {

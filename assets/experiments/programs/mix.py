@@ -10,7 +10,8 @@ A PART is one of
 WHEN is `always` (the next request waits already), `N/s` (a Poisson stream of N requests a second), `load=P` (a Poisson stream that needs the
 part P of the time), or `interval=P` (the next request comes from half to one and a half of an interval after the last one began, of which
 an answer needs the part P). A request that comes while another one is answered waits, and its time counts from when it came; not so
-under `interval`, where it comes only then. P is told by the shortest answers before the start, while no other program of the run works.
+under `interval`, where it comes only then. P is told by the median of answers before the start, while no other program of the run works; all
+runs of an experiment take that of the first, so that their requests come at the same times.
 
 MODEL is bert, gpt2, transformer or a name of torchvision.models; random weights. The parts of all programs of a run begin together. With
 $GRAPH an answer is one captured graph. Prints for each part PARTn_per_s, and of answers PARTn_p50_ms, PARTn_p95_ms, PARTn_p99_ms. Needs a GPU,
@@ -26,7 +27,7 @@ import time
 import torch
 from common import Layer, captured
 from figures import quantile
-from together import parts, start_together, undisturbed
+from together import measured_once, parts, start_together, undisturbed
 
 DEVICE = os.environ.get("DEVICE", "cuda")
 GRAPH = bool(os.environ.get("GRAPH"))
@@ -110,7 +111,8 @@ class Part:
         self.times = []
         with undisturbed():
             warm = [self.timed() for _ in range(60 if DEVICE == "cuda" else 2)]
-        self.next = self.stream(when[0] if when else "always", quantile(warm, 0.1))
+            needs = measured_once(f"{kind}-{name}-{batch}", lambda: quantile(warm[len(warm) // 3 :], 0.5))
+        self.next = self.stream(when[0] if when else "always", needs)
 
     def timed(self):
         began = time.perf_counter()

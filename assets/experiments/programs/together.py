@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 START_FILE = os.environ.get("START_FILE")
+EXPERIMENT_DIR = os.environ.get("EXPERIMENT_DIR")
 # The folder that the programs of a run share.
 FOLDER = Path(START_FILE).parent if START_FILE else Path(tempfile.gettempdir())
 
@@ -27,6 +28,18 @@ def undisturbed():
     with open(FOLDER / "undisturbed", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def measured_once(name, measure):
+    """Returns a number that only the first run of an experiment measures, so that all runs have the same load."""
+    if not EXPERIMENT_DIR:
+        return measure()
+    file = Path(EXPERIMENT_DIR) / name
+    if not file.exists():
+        new = file.with_suffix(f".{os.getpid()}")
+        new.write_text(repr(measure()))
+        new.rename(file)
+    return float(file.read_text())
 
 
 def parts(works, seconds):

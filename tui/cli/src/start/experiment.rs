@@ -41,9 +41,9 @@ pub struct Args {
     /// Number of rounds, instead of the repeats in the plan
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
-    /// Run only the conditions whose name contains this text
+    /// Run only the conditions whose name contains this text; may be repeated
     #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Write all samples and what they come to as JSON; - is standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -64,7 +64,8 @@ const FILE: &str = "A file:
   command = [\"python3\", \"train.py\", \"{seconds}\"]
   count = 2
   priority = -5               # memory, weight, cap: under gpushare; env: always
-  ready = \"^ready\"            # a line that says: I wait for the file $START_FILE
+  ready = \"^ready\"            # a line that says: I wait for the file $START_FILE; the programs
+                              # of all runs share the folder $EXPERIMENT_DIR
   figures = [{ name = \"steps\", pattern = 'steps_per_s=([0-9.]+)', unit = \"/s\", better = \"higher\" }]
                               # or json = \"key\" of a line; together = \"sum\", \"mean\" or \"worst\"
   [[condition]]
@@ -117,16 +118,23 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         plan.seconds = seconds;
     }
     plan.repeats = args.repeats.unwrap_or(plan.repeats);
-    if let Some(part) = &args.only {
-        plan.conditions
-            .retain(|condition| condition.name.contains(part.as_str()));
-        if plan.conditions.is_empty() {
-            return Err(Failure::usage(
-                "--only: no condition of the plan has this text in its name",
-            ));
-        }
+    if let Some(text) = args.only.iter().find(|text| !has(&plan, text)) {
+        return Err(Failure::usage(format!(
+            "--only: no condition of the plan has {} in its name",
+            plain(text)
+        )));
+    }
+    if !args.only.is_empty() {
+        let is_wanted = |name: &str| args.only.iter().any(|text| name.contains(text.as_str()));
+        plan.conditions.retain(|one| is_wanted(&one.name));
     }
     Ok(plan)
+}
+
+/// Returns true if a condition of the plan has this text in its name.
+fn has(plan: &Plan, text: &str) -> bool {
+    let mut names = plan.conditions.iter().map(|one| &one.name);
+    names.any(|name| name.contains(text))
 }
 
 /// Returns the path of a plan. A word that names no file is the name of an installed plan.
@@ -202,9 +210,11 @@ fn play(
     keep: &dyn Fn(&Results<'_>),
 ) -> Result<(), Failure> {
     let stopped = || stop.signal().is_some();
+    let folder = Private::new()?;
     let player = Player {
         plan,
         simulated,
+        folder: &folder.path,
         stopped: &stopped,
     };
     let rounds = plan.warm_up + plan.repeats;

@@ -29,7 +29,8 @@
 //! ```
 //!
 //! The whole file is checked before anything runs, and an error names the line. A program runs in the file's directory. A
-//! program without figures only makes load: it is ended when the others have ended.
+//! program without figures only makes load: it is ended when the others have ended. The programs of all runs share the folder
+//! `$EXPERIMENT_DIR`, which is removed at the end.
 
 mod condition;
 mod program;

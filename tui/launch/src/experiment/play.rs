@@ -25,6 +25,8 @@ use gpushare_control::{EditRequest, Editor, device_memory};
 
 /// Environment variable with the path of the file whose appearance starts the programs that wait for it.
 const START_FILE: &str = "START_FILE";
+/// Environment variable with the path of a folder that the programs of all runs share, for what only the first run measures.
+const EXPERIMENT_DIR: &str = "EXPERIMENT_DIR";
 /// Interval between two checks of the programs, and between two readings of the lock's counters.
 const PACE: Duration = Duration::from_millis(10);
 const COUNTERS: Duration = Duration::from_millis(200);
@@ -60,6 +62,8 @@ pub struct Player<'p> {
     pub plan: &'p Plan,
     /// True if the programs run on the simulated GPU.
     pub simulated: bool,
+    /// Folder that the programs of all runs share.
+    pub folder: &'p Path,
     /// Returns true once a signal has asked this program to end.
     pub stopped: &'p dyn Fn() -> bool,
 }
@@ -186,6 +190,7 @@ impl Player<'_> {
                 .current_dir(&folder)
                 .envs(environment)
                 .env(START_FILE, start_file(stage))
+                .env(EXPERIMENT_DIR, self.folder)
                 .envs(condition.variables(program));
         })?;
         Ok(Member {
