@@ -47,6 +47,8 @@ pub struct Job {
     pub limited: bool,
     /// Set if MPS runs the job's contexts.
     pub mps: bool,
+    /// Set if the job's card and driver are known to obey a time slice of its own.
+    pub has_card_slice: bool,
     /// The mean time of a kernel or graph of the job alone; 0 where it was not measured.
     pub submission_ns: u64,
     /// Number of times that the job got the lock, or began to submit beside others.
@@ -139,6 +141,11 @@ impl Evidence {
         self.jobs.iter().filter(|job| job.mps).count() > 1
     }
 
+    /// Reports whether each job can have a time slice of its own on the card.
+    pub fn has_card_slices(&self) -> bool {
+        self.jobs.iter().all(|job| job.has_card_slice)
+    }
+
     /// Reports whether the policy acts on priorities.
     pub fn by_priority(&self) -> bool {
         self.policy.kind.is_gated() && self.policy.order == Order::Priority
@@ -203,6 +210,7 @@ impl Job {
             weight: process.share.weight,
             limited: process.share.cap.is_some_and(|cap| cap < 100) || process.share.paused,
             mps: holding.mps == Some(true),
+            has_card_slice: holding.card_slice.is_possible(),
             submission_ns: holding.submission_ns,
             ..Self::default()
         }

@@ -274,6 +274,43 @@ pub(super) fn idle_holder(kind: &'static Kind, evidence: &Evidence) -> Option<Fi
     Some(finding)
 }
 
+/// A device on which a kernel runs for less than this share of the time, in percent, has time to spare.
+const SPARE: u32 = 60;
+
+pub(super) fn spare_time(kind: &'static Kind, evidence: &Evidence) -> Option<Finding> {
+    let jobs = several(evidence)?;
+    let is_fair = evidence.policy.kind.is_gated() && evidence.policy.order == Order::Fair;
+    let busy = evidence
+        .util_percent
+        .filter(|busy| is_fair && *busy < SPARE)?;
+    let waits = |job: &&Job| job.waited > MUCH && !job.limited;
+    let held_back = jobs.iter().filter(waits);
+    let held_back = held_back.max_by(|a, b| a.waited.total_cmp(&b.waited))?;
+    let what = format!(
+        "{} is held back for the shares of others {} of the time, and the GPU is empty {} % of it",
+        held_back.title,
+        percent(held_back.waited),
+        100 - busy,
+    );
+    let words = match evidence.has_card_slices() {
+        true => BY_CARD,
+        false => "off",
+    };
+    let gain = "let it have the time that the others leave".to_owned();
+    let mut finding = propose(kind, evidence, what, words, gain);
+    let (gainers, losers) = split(evidence, waits_like(held_back));
+    finding
+        .for_jobs(gainers)
+        .costs("the certainty of their shares", losers);
+    Some(finding)
+}
+
+/// Tells jobs that wait for at least half as long as this one.
+fn waits_like(longest: &Job) -> impl Fn(&Job) -> bool {
+    let least = longest.waited / 2.0;
+    move |job| job.waited >= least && !job.limited
+}
+
 pub(super) fn short_turns(kind: &'static Kind, evidence: &Evidence) -> Option<Finding> {
     /// Shorter slices than this are chosen on purpose and get no advice.
     const SHORT_NS: u64 = 1_000_000;
@@ -346,6 +383,8 @@ pub(super) fn long_turns(kind: &'static Kind, evidence: &Evidence) -> Option<Fin
 }
 
 const IN_TURNS: &str = "timeslice=5ms order=fair";
+/// Shares by the card's own slices: no job waits while the card is empty. Jobs that wait after each step share equally.
+const BY_CARD: &str = "hw-timeslice=5ms";
 
 /// Returns the jobs of a device without a policy. Under MPS it returns `None`, because turns would cost what MPS gains.
 fn unordered(evidence: &Evidence) -> Option<&[Job]> {
@@ -392,8 +431,12 @@ pub(super) fn equals(kind: &'static Kind, evidence: &Evidence) -> Option<Finding
     );
     let share = percent(1.0 / jobs.len() as f64);
     let gain = format!("give each {share} of the time, one at a time");
-    let mut finding = propose(kind, evidence, what, IN_TURNS, gain);
-    finding.costs("throughput in hand-offs", titles(&evidence.jobs));
+    let (words, cost) = match evidence.has_card_slices() {
+        true => (BY_CARD, "waits for longer slices of the others"),
+        false => (IN_TURNS, "throughput in hand-offs"),
+    };
+    let mut finding = propose(kind, evidence, what, words, gain);
+    finding.costs(cost, titles(&evidence.jobs));
     Some(finding)
 }
 

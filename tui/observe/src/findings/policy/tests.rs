@@ -1,4 +1,4 @@
-use shm_layout::Histogram;
+use shm_layout::{CardSlice, Histogram};
 
 use super::super::{RULES, advise};
 use super::*;
@@ -15,6 +15,7 @@ struct Did {
     weight: u32,
     cap: Option<u32>,
     mps: bool,
+    has_card_slice: bool,
     submission_ns: u64,
     held: f64,
     waited: f64,
@@ -29,6 +30,7 @@ const NORMAL: Did = Did {
     weight: 100,
     cap: None,
     mps: false,
+    has_card_slice: false,
     submission_ns: 0,
     held: 0.0,
     waited: 0.0,
@@ -75,6 +77,9 @@ fn sample(policy: &str, util: Option<u32>, jobs: &[Did], time_ns: u64, part: f64
         let mut holding = Holding::default();
         holding.view.mps = Some(did.mps);
         holding.view.submission_ns = did.submission_ns;
+        if did.has_card_slice {
+            holding.view.card_slice = CardSlice::Available;
+        }
         holding.view.counters.launches = count(did.launches);
         let lock = &mut holding.view.lock;
         lock.acquisitions = count(did.turns);
@@ -433,12 +438,84 @@ fn weights_and_equals_without_a_policy_want_turns() {
         rule("off", &equals),
         ("equals", "timeslice=5ms order=fair".into())
     );
+    let sliced = equals.map(|job| Did {
+        has_card_slice: true,
+        ..job
+    });
+    assert_eq!(rule("off", &sliced), ("equals", "hw-timeslice=5ms".into()));
     let spare = advise(&evidence("off", Some(40), &equals));
     assert_eq!(spare, NOTHING, "the device has time to spare");
     assert!(
         advise(&evidence("off", None, &equals)).is_some(),
         "and where NVML does not say"
     );
+}
+
+#[test]
+fn shares_that_leave_the_device_empty_are_not_worth_it() {
+    let first = Did {
+        weight: 300,
+        held: 1.0,
+        waited: 0.02,
+        ..named("first")
+    };
+    let second = Did {
+        held: 0.3,
+        waited: 0.7,
+        ..named("second")
+    };
+    let found = |policy: &str, util, jobs: &[Did]| {
+        let advice = advise(&evidence(policy, Some(util), jobs))?;
+        let words = advice.remedy.as_ref()?.policy()?.to_owned();
+        (advice.kind.id == "spare_time").then_some((advice, words))
+    };
+    let jobs = [first, second];
+    let (advice, words) = found("overlap order=fair", 50, &jobs).expect("advice");
+    assert_eq!(words, "off");
+    assert_eq!(
+        advice.what,
+        "101 second is held back for the shares of others 70 % of the time, and the GPU is empty 50 % of it"
+    );
+    assert_eq!(advice.cost.expect("a cost").losers.first, ["100 first"]);
+    let sliced = jobs.map(|job| Did {
+        has_card_slice: true,
+        ..job
+    });
+    let by_card = found("overlap order=fair", 50, &sliced);
+    assert_eq!(by_card.expect("advice").1, "hw-timeslice=5ms");
+    assert!(found("timeslice=5ms order=fair", 50, &jobs).is_some());
+    let without = [
+        ("overlap order=fair", 90, jobs, "the device is busy"),
+        ("overlap order=priority", 50, jobs, "no shares"),
+        ("off", 50, jobs, "nobody is held back"),
+        (
+            "overlap order=fair",
+            50,
+            [
+                first,
+                Did {
+                    waited: 0.1,
+                    ..second
+                },
+            ],
+            "it hardly waits",
+        ),
+        (
+            "overlap order=fair",
+            50,
+            [
+                first,
+                Did {
+                    cap: Some(30),
+                    ..second
+                },
+            ],
+            "its cap does it",
+        ),
+    ];
+    for (policy, util, jobs, why) in without {
+        assert!(found(policy, util, &jobs).is_none(), "{why}");
+    }
 }
 
 #[test]
