@@ -148,7 +148,11 @@ pub fn check_swappable_closely(process: &ManagedProcess, bytes: u64) -> Result<(
     for device in &process.devices {
         upkeep::publish_free(process, device);
     }
-    let more = bytes.saturating_sub(process.memory.swap_buffer.bytes());
+    let blocks = process.memory.swappable.all().into_iter();
+    let gone = blocks.filter(|block| block.handle.is_none());
+    let gone: Vec<u64> = gone.map(|block| block.serial).collect();
+    let has_place = process.memory.swap_buffer.lock().bytes_beside(&gone);
+    let more = bytes.saturating_sub(has_place);
     process.registration.publish_host_bytes(more);
     check_the_host(process, more)
 }

@@ -443,7 +443,9 @@ impl Evictor {
         Moved {
             phase,
             is_checkpoint: self.is_checkpointed() && phase != Phase::Resident,
-            is_in_part: self.has_rest && matches!(phase, Phase::Evicted | Phase::Returning),
+            // Also in the pause after the rest could not leave: who waits for it is not to be refused.
+            is_in_part: (self.has_rest || self.rest_not_before != 0)
+                && matches!(phase, Phase::Evicted | Phase::Returning),
             ..Moved::default()
         }
     }

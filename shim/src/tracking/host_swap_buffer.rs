@@ -77,6 +77,13 @@ impl HostSwapBuffer {
         self.pieces.iter().map(|piece| piece.bytes).sum()
     }
 
+    /// Returns the bytes of the buffer that do not hold copies of these allocations.
+    pub fn bytes_beside(&self, serials: &[u64]) -> u64 {
+        let copies = serials.iter().filter_map(|serial| self.copies.get(serial));
+        let places = copies.flatten().filter(|chunk| chunk.slot.is_some());
+        self.bytes().saturating_sub(places.count() as u64 * CHUNK)
+    }
+
     /// Adds host memory. Returns the index of the piece.
     pub fn add(&mut self, piece: Piece) -> usize {
         let (at, count) = (self.pieces.len(), (piece.bytes / CHUNK) as u32);
@@ -318,6 +325,8 @@ mod tests {
             ),
             (3, 1, 1)
         );
+        assert_eq!(buffer.bytes_beside(&[2]), 2 * CHUNK);
+        assert_eq!(buffer.bytes_beside(&[1, 2]), 0);
         buffer.keep_only(&BTreeSet::from([2]));
         let all = buffer.differing(2, &hashes(&[1, 2]));
         assert_eq!((all.len(), buffer.assign(2, &all)), (2, 0));

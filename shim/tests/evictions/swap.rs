@@ -1,5 +1,8 @@
 //! Swappable memory: the library copies it out and back to the same addresses. Other memory stays on its device.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use gpushare_testbed::{Testbed, eventually};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use shm_layout::{Identity, LaunchLimits, Moved, Phase, Segments, Why, register};
@@ -215,6 +218,64 @@ fn a_host_whose_memory_ends_in_the_middle_of_an_eviction_for_another_keeps_what_
     other.ok("free a");
     has_all(&mut client, &sizes);
     assert_eq!((client.used(), client.evicted_bytes()), (300 * MIB, 0));
+}
+
+/// The first one wants its memory back while it cannot leave the rest. Who waits for the rest is not refused for that.
+#[test]
+fn what_could_not_leave_for_a_moment_leaves_for_another_though_its_process_waits_too() {
+    let (_file, bed) = world("[[device]]\nmemory = \"400MiB\"");
+    overcommit(&bed, true);
+    let sizes = [120 * MIB, 120 * MIB, 60 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    allow(&client, Some(290 * MIB));
+    let mut other = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
+    other.ok(&format!("alloc a {}", 200 * MIB));
+    client.reaches(Phase::Evicted);
+    assert!(client.residence().is_in_part);
+    other.begin(&format!("alloc b {}", 180 * MIB));
+    sleep(Duration::from_millis(300));
+    client.begin("synchronize");
+    client.reaches(Phase::Returning);
+    assert!(client.residence().is_in_part, "others are to wait for it");
+    allow(&client, None);
+    assert_eq!(other.end(), 0);
+    other.ok("free a");
+    other.ok("free b");
+    assert_eq!(client.end(), 0);
+    has_all(&mut client, &sizes);
+}
+
+/// Each is at the head of the queue of the device that it counts as its first.
+#[test]
+fn of_two_processes_that_count_the_devices_differently_none_waits_for_the_other_for_ever() {
+    let card = "[[device]]\nmemory = \"64MiB\"\n";
+    let (_file, bed) = world(&card.repeat(2));
+    overcommit(&bed, true);
+    let start = |visible| {
+        let variables = [
+            ("CUDA_VISIBLE_DEVICES", visible),
+            ("GPUSHARE_SWAPPABLE", "1"),
+            ("GPUSHARE_ON_FULL", "wait"),
+        ];
+        let mut client = Client::start(&bed, &variables);
+        client.ok(&format!("alloc a {}", 40 * MIB));
+        client.ok("device 1");
+        client.ok(&format!("alloc b {}", 40 * MIB));
+        client.ok("synchronize");
+        sleep(Duration::from_millis(300));
+        client
+    };
+    let [mut one, mut two, third] = ["0,1", "1,0", "0,1"].map(start);
+    one.reaches(Phase::Evicted);
+    two.reaches(Phase::Evicted);
+    third.wish(&bed, Wish::Pin(true));
+    for waits in [&mut one, &mut two] {
+        waits.begin("synchronize");
+        waits.reaches(Phase::Returning);
+    }
+    sleep(Duration::from_millis(300));
+    drop(third);
+    assert_eq!((one.end(), two.end()), (0, 0));
 }
 
 #[test]

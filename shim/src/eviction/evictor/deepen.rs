@@ -30,7 +30,10 @@ impl Evictor {
             let here = all().filter(|footprint| std::ptr::eq(footprint.device, device));
             here.copied().reduce(Footprint::and)
         });
-        of_each.collect()
+        let mut of_each: Vec<_> = of_each.collect();
+        // All processes wait for devices in the same order, so that no two wait for each other's.
+        of_each.sort_by_key(|footprint| footprint.device.uuid);
+        of_each
     }
 
     /// Publishes when the context is to leave. Returns true if it is to leave now.

@@ -57,11 +57,7 @@ impl Evictor {
     /// Returns why the rest has to leave now, if it has.
     pub(super) fn is_rest_to_leave(&mut self, footprints: &[Footprint<'static>]) -> Option<Cause> {
         let now = clock::now();
-        if self.rest_not_before != 0 && now >= self.rest_not_before {
-            (self.has_rest, self.rest_not_before) = (is_there(self.process), 0);
-            let moved = self.moved(Phase::Evicted);
-            self.process.registration.publish_phase(&moved);
-        }
+        self.look_again(now);
         if !self.has_rest || self.process.is_leaving() {
             return None;
         }
@@ -83,8 +79,19 @@ impl Evictor {
         (!is_wanted && (is_due(idle_at) || is_due(deep_at))).then_some(Cause::Idle)
     }
 
+    /// Finds the rest again that could not leave a while ago.
+    fn look_again(&mut self, now: u64) {
+        if self.rest_not_before == 0 || now < self.rest_not_before {
+            return;
+        }
+        (self.has_rest, self.rest_not_before) = (is_there(self.process), 0);
+        let moved = self.moved(self.process.eviction.phase());
+        self.process.registration.publish_phase(&moved);
+    }
+
     /// Returns true if a process has asked for the rest and lacks it.
-    pub(super) fn is_rest_lacking(&self, now: u64) -> bool {
+    pub(super) fn is_rest_lacking(&mut self, now: u64) -> bool {
+        self.look_again(now);
         self.has_rest
             && self.process.eviction.is_requested(now)
             && !self.process.is_leaving()

@@ -56,8 +56,9 @@ const LATER: Duration = Duration::from_millis(2);
 
 /// A place in a device's memory queue, and the bytes reserved for it.
 struct Room {
-    place: QueueTicket<'static>,
+    // Dropped first: the place marks bytes that the driver has not given yet.
     reservation: Reservation<'static>,
+    place: QueueTicket<'static>,
     /// The memory was restored in parts as the room came. The value is the time that this took without waits, in nanoseconds.
     arrived_ns: Option<u64>,
 }

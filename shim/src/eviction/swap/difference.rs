@@ -30,6 +30,9 @@ pub fn hashes(
             // A last part that is smaller than a chunk is always copied.
             .flat_map(|(at, block)| (0..block.room / CHUNK).map(move |chunk| (at, chunk)))
             .collect();
+        if here.is_empty() {
+            continue;
+        }
         let addresses: Vec<u64> = here
             .iter()
             .map(|(at, chunk)| blocks[*at].start + chunk * CHUNK)

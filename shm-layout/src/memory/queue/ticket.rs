@@ -366,7 +366,10 @@ impl Drop for QueueTicket<'_> {
         let now = crate::os::clock::now();
         let waited = now.saturating_sub(self.began_ns);
         self.words().line_bytes.store(0, Ordering::Relaxed);
-        self.ledger.keep_promise();
+        // An allocation marks nothing: the mark may be that of memory of this process that leaves.
+        if self.want.kind != WantKind::Allocation {
+            self.ledger.keep_promise();
+        }
         memory_queue::leave(&self.ledger.device.line, self.ledger.slot_index());
         crash_point!("line:left");
         self.ledger.device.wake_queued();
