@@ -133,7 +133,12 @@ pub fn name_in(get: &dyn Fn(&str) -> Option<String>) -> String {
         return name;
     }
     match get("GPUSHARE_DIR") {
-        Some(dir) => of_directory(&dir),
+        // Programs get the absolute path from `gpushare run`.
+        Some(dir) => {
+            let absolute = std::path::absolute(&dir).ok();
+            let absolute = absolute.and_then(|path| path.into_os_string().into_string().ok());
+            of_directory(&absolute.unwrap_or(dir))
+        }
         None => "default".into(),
     }
 }
@@ -401,6 +406,14 @@ mod tests {
             assert_eq!(of_directory(&dir), stage);
         }
         assert!(remains::is_of_directory(&of_directory("/dev/shm/mine")));
+    }
+
+    #[test]
+    fn a_relative_directory_has_the_world_of_the_absolute_one() {
+        let name =
+            |dir: &str| name_in(&|variable| (variable == "GPUSHARE_DIR").then(|| dir.into()));
+        let absolute = std::path::absolute("mine").expect("there is a directory");
+        assert_eq!(name("mine"), name(absolute.to_str().expect("in UTF-8")));
     }
 
     #[test]

@@ -39,6 +39,19 @@ paused = true
 "#;
 
 #[test]
+fn a_limit_for_all_devices_holds_for_each() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    train.enter(1);
+    let file = write(&world, "[limit]\nall = \"12GiB\"");
+    let said = world.gpushare(&["apply", &file]).done();
+    for line in ["gpu0: limit 12GiB", "gpu1: limit 12GiB"] {
+        assert!(said.out.contains(line), "{line:?} in {said:?}");
+    }
+}
+
+#[test]
 fn a_dry_run_says_what_it_would_do_and_does_nothing() {
     let world = World::new();
     let train = world.actor("train");

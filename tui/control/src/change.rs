@@ -119,6 +119,7 @@ pub fn summary(change: &Change) -> String {
         Change::DeviceLimit { value, .. } => format!("limit {value}"),
         Change::DeviceMemory { settings, .. } => words(settings.words()),
         Change::Group { remove: true, .. } => "removed".into(),
+        Change::Group { settings, .. } if settings.words().is_empty() => "without settings".into(),
         Change::Group { settings, .. } => words(settings.words()),
         Change::Rule { rule: None, .. } => "no rule".into(),
         Change::Rule {
@@ -160,6 +161,7 @@ pub fn before(restore: &Change, then: &Snapshot) -> String {
             };
             policy.map(|policy: LockPolicy| format!("policy {policy}"))
         }
+        Change::Group { remove: true, .. } => Some("no group".into()),
         _ => None,
     };
     replaced.unwrap_or_else(|| summary(restore))

@@ -233,6 +233,7 @@ pub fn advise(evidence: &Evidence) -> Option<Finding> {
     })
 }
 
+pub use lock::has_too_little;
 pub use memory::NEAR as NEAR_QUOTA;
 pub use policy::{also, content};
 

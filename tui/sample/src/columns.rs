@@ -70,7 +70,7 @@ pub struct Recent {
 /// A column of the process table.
 #[derive(Debug)]
 pub struct Column {
-    /// The name in filters, `--sort` and the header of CSV files.
+    /// The name in filters, settings and the header of CSV files.
     pub key: &'static str,
     /// The title on screen.
     pub title: &'static str,

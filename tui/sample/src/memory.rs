@@ -59,12 +59,24 @@ pub fn sentence(
 ) -> Option<String> {
     let wait = holding.memory_wait?;
     let since = short_time(sample.time_ns.saturating_sub(wait.since_ns));
-    let what = format!(
-        "has waited {since} for {} on GPU{}: {}",
+    let begin = format!(
+        "has waited {since} for {} on GPU{}",
         short_size(wait.bytes),
         holding.gpu,
-        memory::full(wait.limit)
     );
+    // A request that comes behind others has not been tried yet.
+    let device = sample.devices.get(holding.gpu);
+    if wait.limit == Blocked::Limit && device.is_some_and(|device| device.limit.is_none()) {
+        let ahead = sample.holdings(holding.gpu).filter(|(_, other)| {
+            let ticket = other.memory_wait.map(|wait| wait.ticket);
+            ticket.is_some_and(|ticket| ticket < wait.ticket)
+        });
+        let ahead: Vec<String> = ahead.map(|(other, _)| name(other)).take(NAMED).collect();
+        if !ahead.is_empty() {
+            return Some(format!("{begin}, behind {}", ahead.join(", ")));
+        }
+    }
+    let what = format!("{begin}: {}", memory::full(wait.limit));
     let holders = holders(sample, process, holding);
     let named: Vec<String> = holders
         .iter()
@@ -90,6 +102,7 @@ pub fn left_ns(sample: &Sample, wait: &MemoryWait) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DeviceSample;
 
     fn process(pid: u32, group: &str, used: u64, wait: Option<MemoryWait>) -> ProcessSample {
         let mut holding = Holding::default();
@@ -124,6 +137,36 @@ mod tests {
         let waits = &sample.processes[0];
         let pid = |process: &ProcessSample| process.shown_pid().to_string();
         sentence(&sample, waits, &waits.devices[0], pid).expect("it waits")
+    }
+
+    #[test]
+    fn a_request_behind_others_names_those_and_no_limit_that_nobody_has_set() {
+        let wait = |ticket| MemoryWait {
+            bytes: 1 << 30,
+            limit: Blocked::Limit,
+            since_ns: 1_000_000_000,
+            ticket,
+            ..MemoryWait::default()
+        };
+        let mut sample = Sample::default();
+        sample.snapshot.time_ns = 13_000_000_000;
+        sample.snapshot.devices.push(DeviceSample::default());
+        sample.snapshot.processes = vec![
+            process(1, "", 12 << 30, None),
+            process(2, "", 0, Some(wait(1))),
+            process(3, "", 0, Some(wait(2))),
+        ];
+        let said = |sample: &Sample, at: usize| {
+            let waits = &sample.processes[at];
+            let pid = |process: &ProcessSample| process.shown_pid().to_string();
+            sentence(sample, waits, &waits.devices[0], pid).expect("it waits")
+        };
+        let begin = "has waited 12.0s for 1.0G on GPU0";
+        assert_eq!(said(&sample, 2), format!("{begin}, behind 2"));
+        sample.snapshot.devices[0].view.limit = Some(12 << 30);
+        let limit = format!("{begin}: the device's limit is reached; held by 1 (12.0G)");
+        assert_eq!(said(&sample, 2), limit);
+        assert_eq!(said(&sample, 1), limit);
     }
 
     #[test]

@@ -107,9 +107,10 @@ fn a_quota_on_one_device_leaves_the_others() {
 #[test]
 fn a_group_limits_its_members_together() {
     let world = World::new();
-    world
+    let made = world
         .gpushare(&["group", "create", "team", "memory=3GiB", "weight=50"])
         .done();
+    assert!(made.out.contains("(was: no group)"), "{made:?}");
     world
         .gpushare(&["group", "create", "team"])
         .refused(1, &["already exists"]);
@@ -136,7 +137,12 @@ fn a_group_limits_its_members_together() {
         .done();
     assert!(two.takes(b, 2 * GIB));
     assert_eq!(two.registration.share().weight, 50);
-    world.gpushare(&["group", "rm", "team"]).done();
+    world.gpushare(&["group", "remove", "team"]).done();
+    let bare = world.gpushare(&["group", "create", "bare"]).done();
+    assert!(
+        bare.out.contains("without settings (was: no group)"),
+        "{bare:?}"
+    );
     let groups = world.gpushare(&["group", "create", "x", "memory=8Q"]);
     groups.refused(2, &["8Q"]);
 }

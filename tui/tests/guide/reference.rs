@@ -103,7 +103,7 @@ fn reference() -> String {
     table(
         &mut text,
         "Columns",
-        "For `ps --columns`, `--filter` and `--sort`, and the header of CSV files.",
+        "For `ps --columns` and `--filter`, and the header of CSV files.",
         ["key", "title", "what it shows"],
         COLUMNS
             .iter()

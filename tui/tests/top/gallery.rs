@@ -3,7 +3,7 @@
 
 use crossterm::event::KeyCode;
 use gpushare_base::host::launched::Launched;
-use gpushare_sample::Sample;
+use gpushare_sample::{EventLine, Sample, What};
 use gpushare_top::overlay::{About, Overlay};
 use gpushare_top::palette::{Depth, Palette};
 use gpushare_top::state::{Hit, State};
@@ -224,6 +224,49 @@ fn the_sentence_on_top_keeps_its_keys_whole_at_every_size() {
     }
     let seen = shown(&calm, (80, 24));
     assert!(seen.contains("A train-7b gets all it asks for"), "{seen}");
+}
+
+/// Two that take equal turns, of which the first has three times the weight: no alert, and not its share.
+#[test]
+fn the_sentence_on_top_does_not_say_that_all_have_their_share_where_x_says_too_little() {
+    let mut state = State::default();
+    for mut sample in story() {
+        sample.processes.truncate(2);
+        sample.processes[0].share.weight = 300;
+        sample.processes[1].share.weight = 100;
+        sample.events.clear();
+        sample.devices[0].waiters.clear();
+        let now = sample.time_ns;
+        let from = now - 250_000_000;
+        for turn in 0..50 {
+            for process in 0..2 {
+                let what = match process == turn as usize % 2 {
+                    true => What::Hold { waited_ns: 0 },
+                    false => What::Wait,
+                };
+                sample.events.push(EventLine {
+                    time_ns: from + turn * 5_000_000,
+                    slot: sample.processes[process].slot(),
+                    gpu: Some(0),
+                    what,
+                    ..Default::default()
+                });
+            }
+        }
+        for process in &mut sample.processes {
+            let holding = &mut process.view.devices[0];
+            holding.policy.0.order = shm_layout::Order::Fair;
+            holding.counters.denials = 0;
+            (holding.lock.state, holding.lock.since_ns) = (shm_layout::LockState::Wait, now);
+        }
+        sample.devices[0].policy.0.order = shm_layout::Order::Fair;
+        (sample.devices[0].owner, sample.devices[0].used_bytes) = (None, None);
+        state.update(sample);
+    }
+    let alerts = &state.data().alerts;
+    assert!(alerts.is_empty(), "{alerts:?}");
+    let seen = shown(&state, (120, 40));
+    assert!(seen.contains("no alert; x says why"), "{seen}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use gpushare_sample::Sample;
 /// The rules of the file take the place of those in force; a file without rules leaves them. gpushare export-config writes such a file.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A file:\n  [policy]\n  all = \"timeslice=5ms order=fair\"\n\n  [group.team-a]\n  memory = \"16GiB\"\n\n  \
+    after_help = "A file:\n  [policy]\n  all = \"timeslice=5ms order=fair\"\n\n  [limit]\n  all = \"70GiB\"\n\n  [group.team-a]\n  memory = \"16GiB\"\n\n  \
                         [[rule]]\n  user = \"alice\"\n  executable = \"python*\"\n  memory = \"8GiB\"\n  evict-after = \"15m\"\n\n  \
                         [[process]]\n  target = \"name:train\"\n  memory = \"8GiB\"\n  weight = 50\n  optional = true"
 )]
@@ -180,14 +180,20 @@ impl Plan {
             }
         }
         for (device, value) in &manifest.limit {
-            let gpu = targets::device(device, sample)?;
-            let uuid = uuids::parse(&sample.devices[gpu].uuid)
-                .ok_or_else(|| Failure::failed(format!("gpu{gpu} has no UUID that can be read")))?;
-            let change = Change::DeviceLimit {
-                uuid,
-                value: quota::parse(&value.text())?,
+            let gpus = match device.as_str() {
+                "all" => (0..sample.devices.len()).collect(),
+                one => vec![targets::device(one, sample)?],
             };
-            plan.rest.push(request(change, format!("gpu{gpu}"), reason));
+            for gpu in gpus {
+                let uuid = uuids::parse(&sample.devices[gpu].uuid).ok_or_else(|| {
+                    Failure::failed(format!("gpu{gpu} has no UUID that can be read"))
+                })?;
+                let change = Change::DeviceLimit {
+                    uuid,
+                    value: quota::parse(&value.text())?,
+                };
+                plan.rest.push(request(change, format!("gpu{gpu}"), reason));
+            }
         }
         if let Some(rules) = &manifest.rule {
             let wanted = rules

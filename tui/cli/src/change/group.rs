@@ -26,6 +26,7 @@ pub enum Verb {
     Create(EditArgs),
     /// Change a group's settings, for present and future members
     Set(EditArgs),
+    #[command(visible_alias = "remove")]
     Rm(RmArgs),
     Show(ShowArgs),
 }

@@ -83,7 +83,7 @@ fn table(entries: &[Entry]) -> Table {
     ]);
     for Entry { number, record } in entries {
         let change = match &record.old {
-            Some(old) => format!("{old} -> {}", record.new),
+            Some(old) => difference(old, &record.new),
             None => record.new.clone(),
         };
         let (result, why) = match record.result {
@@ -105,6 +105,25 @@ fn table(entries: &[Entry]) -> Table {
         ]);
     }
     table
+}
+
+/// Returns what was changed to what: of two lists of the same settings only those that differ.
+fn difference(old: &str, new: &str) -> String {
+    let beside = |words: &str, other: &str| -> String {
+        let differ = |word: &&str| !other.split(' ').any(|one| one == *word);
+        let words: Vec<&str> = words.split(' ').filter(differ).collect();
+        words.join(" ")
+    };
+    let (was, is) = (beside(old, new), beside(new, old));
+    let subject = new
+        .split(' ')
+        .next()
+        .filter(|word| old.starts_with(word) && !word.contains('='));
+    match (was.is_empty() || is.is_empty(), subject) {
+        (true, _) => format!("{old} -> {new}"),
+        (false, Some(subject)) => format!("{subject} {was} -> {is}"),
+        (false, None) => format!("{was} -> {is}"),
+    }
 }
 
 /// Returns the local time of day, with the date if it is not today.
@@ -132,6 +151,35 @@ mod tests {
     use super::*;
     use gpushare_control::audit::Place;
     use gpushare_sample::testing::explains;
+
+    #[test]
+    fn of_two_policies_only_what_differs_is_shown() {
+        let (old, new) = (
+            "policy timeslice=5ms overlap=200us order=fair",
+            "policy timeslice=20ms overlap=200us order=fair",
+        );
+        assert_eq!(
+            super::difference(old, new),
+            "policy timeslice=5ms -> timeslice=20ms"
+        );
+        assert_eq!(
+            super::difference("quota 1GiB", "quota 2GiB"),
+            "quota 1GiB -> 2GiB"
+        );
+        assert_eq!(
+            super::difference("weight=100", "weight=200"),
+            "weight=100 -> weight=200"
+        );
+        let more = ("policy off order=fair", "policy off order=fair grace=1s");
+        assert_eq!(
+            super::difference(more.0, more.1),
+            format!("{} -> {}", more.0, more.1)
+        );
+        assert_eq!(
+            super::difference("no group", "memory=4GiB"),
+            "no group -> memory=4GiB"
+        );
+    }
 
     #[test]
     fn every_key_of_the_json_is_explained() {

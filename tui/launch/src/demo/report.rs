@@ -186,10 +186,12 @@ impl Report {
         {
             writeln!(
                 out,
-                "{}: its memory left {} times, and its requests waited up to {} for it",
+                "{}: its memory left {} times{}",
                 process.name,
                 process.evictions,
-                short_time(process.wake_p99_ns.unwrap_or(0)),
+                process.wake_p99_ns.map_or_else(String::new, |ns| {
+                    format!(", and its requests waited up to {} for it", short_time(ns))
+                }),
             )?;
         }
         if let Some(device) = &self.device {
