@@ -248,6 +248,32 @@ fn a_link_to_the_program_has_the_configuration_of_the_directory_it_leads_to() {
 }
 
 #[test]
+fn a_program_that_waits_for_memory_of_a_named_device_says_so_and_does_not_start_without() {
+    let old = Old::new("one-gpu");
+    let run = |words: &[&str]| {
+        let mut command = old.bed.gpushare(&["run", "--gpu", "0"]);
+        command.args(words).arg("--");
+        command
+    };
+    let mut holder = run(&[]);
+    holder.arg(artifact("gpushare-workload")).args(["--script"]);
+    let mut holder = Watched::spawn(&mut holder);
+    assert!(holder.line().starts_with("ready"));
+    let said = holder.ask("alloc 6GiB");
+    assert!(said.starts_with("ok"), "{said}");
+    let mut waits = run(&["--memory", "4GiB", "--wait", "--timeout", "3s"]);
+    waits
+        .args(["echo", "started"])
+        .said()
+        .refused(1, &["the program waits", "only 2.0 GiB free", "waited 3 s"]);
+    let mut starts = run(&["--memory", "4GiB"]);
+    assert_eq!(
+        starts.args(["echo", "started"]).said().done().out,
+        "started\n"
+    );
+}
+
+#[test]
 fn a_program_that_waits_gets_the_device_when_it_is_free_and_keeps_others_away() {
     let old = Old::new("one-gpu");
     let run = |words: &[&str]| {

@@ -28,6 +28,8 @@ pub struct Evidence {
     pub handoff_ns: Option<u64>,
     /// The jobs that used the device.
     pub jobs: Vec<Job>,
+    /// The names of those that wait for memory of it, and so cannot use it.
+    pub wait_for_memory: Vec<String>,
 }
 
 /// The activity of one job on the device.
@@ -121,8 +123,11 @@ impl Evidence {
 
     fn of(sample: &Sample, gpu: usize) -> Self {
         let device = &sample.devices[gpu];
+        let waits = sample.holdings(gpu);
+        let waits = waits.filter(|(_, holding)| holding.memory_wait.is_some());
         Self {
             gpu,
+            wait_for_memory: waits.map(|(process, _)| targets::title(process)).collect(),
             policy: device.policy.0,
             is_sim: device.is_sim(),
             util_percent: device.nvml.util_percent,

@@ -225,6 +225,7 @@ fn wait_for_reserve(
         Some(OnFull::WaitFor(ns)) => Duration::from_nanos(ns),
     };
     let begun = Instant::now();
+    let mut silent = true;
     loop {
         let Err(failure) = answer(&ask(&["--check-reserve"], launch)?) else {
             return Ok(());
@@ -236,6 +237,7 @@ fn wait_for_reserve(
                 ..failure
             });
         }
+        say_once(&mut silent, begun, &failure);
         std::thread::sleep(AGAIN);
     }
 }
@@ -260,6 +262,7 @@ fn choose(
     let limit = limit.map_err(|error| wrong_value("--timeout", &error))?;
     let limit = limit.map(Duration::from_nanos);
     let begun = Instant::now();
+    let mut silent = true;
     loop {
         let why = match try_one(gpu, args, launch, dir) {
             Ok(held) => return Ok(held),
@@ -273,12 +276,22 @@ fn choose(
                 ..why
             });
         }
+        say_once(&mut silent, begun, &why);
         std::thread::sleep(AGAIN);
     }
 }
 
 /// Pause between two attempts of a waiting run.
 const AGAIN: Duration = Duration::from_millis(250);
+/// Time after which a run says what it waits for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn say_once(silent: &mut bool, begun: Instant, why: &Failure) {
+    if *silent && begun.elapsed() >= PATIENCE {
+        note(&format!("the program waits: {}", why.sentence));
+        *silent = false;
+    }
+}
 
 fn try_one(
     gpu: &str,
@@ -286,7 +299,7 @@ fn try_one(
     launch: &mut Launch,
     dir: Option<&SegmentDir>,
 ) -> Result<Option<File>, Failure> {
-    let (uuid, claim_end) = pick(gpu, &args.settings, launch, args.exclusive)?;
+    let (uuid, claim_end) = pick(gpu, args, launch)?;
     let held = match dir.filter(|_| args.exclusive) {
         None if args.exclusive => {
             return Err(Failure::not_permitted(
@@ -326,24 +339,22 @@ fn take_for_itself(
 }
 
 /// Returns the device for `--gpu`, and the end of its claim if the claim must be withdrawn.
-fn pick(
-    gpu: &str,
-    settings: &Settings,
-    launch: &Launch,
-    free: bool,
-) -> Result<(String, Option<u64>), Failure> {
-    let sizes = [variables::MEMORY, variables::RESERVE].map(|name| settings.said(name));
+fn pick(gpu: &str, args: &Args, launch: &Launch) -> Result<(String, Option<u64>), Failure> {
+    let sizes = [variables::MEMORY, variables::RESERVE].map(|name| args.settings.said(name));
     let sizes = sizes.into_iter().flatten();
     let memory = sizes.filter_map(|size| units::parse_size(size).ok()).max();
     let memory = memory.map(|bytes| format!("{bytes}B"));
     let mut words = Vec::new();
-    if free {
+    if args.exclusive {
         words.extend(["--free", "--claim-end"]);
     }
-    match (gpu, &memory) {
-        ("auto", None) => {}
-        ("auto", Some(memory)) => words.extend(["--memory", memory]),
-        _ => words.extend(["--", gpu]),
+    let is_named = gpu != "auto";
+    // A quota may be more than what is free now; who waits wants it.
+    if let Some(memory) = memory.as_ref().filter(|_| !is_named || args.wait) {
+        words.extend(["--memory", memory]);
+    }
+    if is_named {
+        words.extend(["--", gpu]);
     }
     let output = ask(&words, launch)?;
     let said = answer(&output).map_err(|failure| Failure {

@@ -14,6 +14,12 @@ use gpushare_sample::{LONG_KERNEL_NS, Who};
 /// Explains why no change would help.
 pub fn content(evidence: &Evidence) -> String {
     let gpu = evidence.gpu;
+    if !evidence.wait_for_memory.is_empty() {
+        return format!(
+            "GPU{gpu}: no policy helps {}: memory is what is waited for, and gpushare ps says whose",
+            evidence.wait_for_memory.join(", ")
+        );
+    }
     match evidence.jobs.as_slice() {
         [] => format!("GPU{gpu}: no job of gpushare used it; nothing to change"),
         [one] => format!(

@@ -154,6 +154,16 @@ fn no_job_and_one_job_need_nothing() {
 }
 
 #[test]
+fn who_waits_for_memory_is_named_where_no_policy_helps() {
+    let mut last = sample("off", None, &[named("train"), named("b")], 1010 * S, 2.0);
+    last.snapshot.processes[1].view.devices[0].view.memory_wait = Some(Default::default());
+    let first = sample("off", None, &[named("train"), named("b")], 1000 * S, 1.0);
+    let evidence = Evidence::between(&first, &last).remove(0);
+    let said = content(&evidence);
+    assert!(said.contains("no policy helps 101 b: memory"), "{said}");
+}
+
+#[test]
 fn a_client_of_mps_with_long_kernels_is_to_run_without_it() {
     let long = Did {
         mps: true,
