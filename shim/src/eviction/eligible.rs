@@ -148,9 +148,8 @@ pub fn check_swappable_closely(process: &ManagedProcess, bytes: u64) -> Result<(
     for device in &process.devices {
         upkeep::publish_free(process, device);
     }
-    let blocks = process.memory.swappable.all().into_iter();
-    let gone = blocks.filter(|block| block.handle.is_none());
-    let gone: Vec<u64> = gone.map(|block| block.serial).collect();
+    let gone = process.memory.swappable.evicted();
+    let gone: Vec<u64> = gone.iter().map(|block| block.serial).collect();
     let has_place = process.memory.swap_buffer.lock().bytes_beside(&gone);
     let more = bytes.saturating_sub(has_place);
     process.registration.publish_host_bytes(more);

@@ -91,6 +91,13 @@ impl SwappableAllocations {
         lock(&self.blocks).values().copied().collect()
     }
 
+    /// Returns the allocations that are evicted.
+    pub fn evicted(&self) -> Vec<Block> {
+        let mut blocks = self.all();
+        blocks.retain(|block| block.handle.is_none());
+        blocks
+    }
+
     /// Returns the allocations whose physical memory can be evicted, by address.
     pub fn movable(&self) -> Vec<Block> {
         let blocks = lock(&self.blocks);

@@ -200,23 +200,29 @@ fn allow(client: &Client<'_>, more: Option<u64>) {
     prlimit(pid, Resource::Data, limit).expect("our own child");
 }
 
-#[test]
-fn a_host_whose_memory_ends_in_the_middle_of_an_eviction_for_another_keeps_what_has_left() {
-    let (_file, bed) = world("[[device]]\nmemory = \"400MiB\"");
-    overcommit(&bed, true);
-    // The first piece of host memory is there, the second is not.
-    let sizes = [120 * MIB, 120 * MIB, 60 * MIB];
-    let mut client = holding(&bed, &[], &sizes);
+const PARTS: [u64; 3] = [120 * MIB, 120 * MIB, 60 * MIB];
+
+/// Starts a client that leaves for another in part, because the host's memory ends: of two pieces the first is there.
+fn out_in_part(bed: &Testbed) -> [Client<'_>; 2] {
+    overcommit(bed, true);
+    let client = holding(bed, &[], &PARTS);
     allow(&client, Some(290 * MIB));
-    let mut other = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
+    let mut other = Client::start(bed, &[("GPUSHARE_ON_FULL", "wait")]);
     other.ok(&format!("alloc a {}", 200 * MIB));
     client.reaches(Phase::Evicted);
     assert!(client.residence().is_in_part);
+    [client, other]
+}
+
+#[test]
+fn a_host_whose_memory_ends_in_the_middle_of_an_eviction_for_another_keeps_what_has_left() {
+    let (_file, bed) = world("[[device]]\nmemory = \"400MiB\"");
+    let [mut client, mut other] = out_in_part(&bed);
     assert_eq!(client.used() + client.evicted_bytes(), 300 * MIB);
     assert!(client.evicted_bytes() <= 256 * MIB);
     allow(&client, None);
     other.ok("free a");
-    has_all(&mut client, &sizes);
+    has_all(&mut client, &PARTS);
     assert_eq!((client.used(), client.evicted_bytes()), (300 * MIB, 0));
 }
 
@@ -224,14 +230,7 @@ fn a_host_whose_memory_ends_in_the_middle_of_an_eviction_for_another_keeps_what_
 #[test]
 fn what_could_not_leave_for_a_moment_leaves_for_another_though_its_process_waits_too() {
     let (_file, bed) = world("[[device]]\nmemory = \"400MiB\"");
-    overcommit(&bed, true);
-    let sizes = [120 * MIB, 120 * MIB, 60 * MIB];
-    let mut client = holding(&bed, &[], &sizes);
-    allow(&client, Some(290 * MIB));
-    let mut other = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
-    other.ok(&format!("alloc a {}", 200 * MIB));
-    client.reaches(Phase::Evicted);
-    assert!(client.residence().is_in_part);
+    let [mut client, mut other] = out_in_part(&bed);
     other.begin(&format!("alloc b {}", 180 * MIB));
     sleep(Duration::from_millis(300));
     client.begin("synchronize");
@@ -242,7 +241,7 @@ fn what_could_not_leave_for_a_moment_leaves_for_another_though_its_process_waits
     other.ok("free a");
     other.ok("free b");
     assert_eq!(client.end(), 0);
-    has_all(&mut client, &sizes);
+    has_all(&mut client, &PARTS);
 }
 
 /// Each is at the head of the queue of the device that it counts as its first.

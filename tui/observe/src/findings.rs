@@ -233,9 +233,9 @@ pub fn advise(evidence: &Evidence) -> Option<Finding> {
     })
 }
 
-pub use lock::has_too_little;
 pub use memory::NEAR as NEAR_QUOTA;
 pub use policy::{also, content};
+pub use reason::has_too_little;
 
 /// Copies the advice that has lasted.
 fn advice(found: &mut Found<'_>) {

@@ -113,22 +113,23 @@ impl<C: FnMut() -> Option<Why>, L: FnMut(&Block)> Leaving<'_, C, L> {
             Leaves::InParts(_) => blocks.len() / FIRST,
         };
         let (first, rest) = blocks.split_at(first);
-        let mut unchanged = self.departures(first);
-        let changed = unchanged.split_off(unchanged.partition_point(Departure::is_unchanged));
+        let first = self.departures(first).into_iter();
+        let (unchanged, changed): (Vec<_>, Vec<_>) = first.partition(Departure::is_unchanged);
         self.leave(&unchanged)?;
         if self.is_enough() {
             return Ok(());
         }
         let mut departures = self.departures(rest);
         departures.extend(changed);
-        sort(&mut departures);
+        // Those that the host has in full come first, because they leave at once.
+        departures.sort_by_key(|one| !one.is_unchanged());
         self.leave(&departures)
     }
 
-    /// Hashes the allocations. Those that the host has in full come first, because they leave at once.
+    /// Hashes the allocations.
     fn departures(&mut self, blocks: &[Block]) -> Vec<Departure> {
         let hashes = difference::hashes(&mut self.swap_buffer, &self.lanes[0], blocks);
-        let mut departures: Vec<Departure> = blocks
+        blocks
             .iter()
             .zip(hashes)
             .map(|(block, hashes)| Departure {
@@ -136,9 +137,7 @@ impl<C: FnMut() -> Option<Why>, L: FnMut(&Block)> Leaving<'_, C, L> {
                 chunks: self.swap_buffer.differing(block.serial, &hashes),
                 hashes,
             })
-            .collect();
-        sort(&mut departures);
-        departures
+            .collect()
     }
 
     /// Copies these allocations and releases their memory, as far as they have to leave.
@@ -204,10 +203,6 @@ impl<C: FnMut() -> Option<Why>, L: FnMut(&Block)> Leaving<'_, C, L> {
             }
         }
     }
-}
-
-fn sort(departures: &mut [Departure]) {
-    departures.sort_by_key(|one| !one.is_unchanged());
 }
 
 /// Returns what has left, by device.

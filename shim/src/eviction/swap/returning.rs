@@ -64,8 +64,7 @@ impl<'p> Coming<'p> {
     /// Prepares the restore.
     pub fn begin(process: &'p ManagedProcess) -> Result<Self, RestoreError> {
         let swap_buffer = process.memory.swap_buffer.lock();
-        let mut blocks = process.memory.swappable.all();
-        blocks.retain(|block| block.handle.is_none());
+        let blocks = process.memory.swappable.evicted();
         Ok(Self {
             process,
             swap_buffer,

@@ -237,8 +237,7 @@ fn wait_for_reserve(
                 ..failure
             });
         }
-        say_once(&mut silent, begun, &failure);
-        std::thread::sleep(AGAIN);
+        pause(&mut silent, begun, &failure);
     }
 }
 
@@ -276,8 +275,7 @@ fn choose(
                 ..why
             });
         }
-        say_once(&mut silent, begun, &why);
-        std::thread::sleep(AGAIN);
+        pause(&mut silent, begun, &why);
     }
 }
 
@@ -286,11 +284,13 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// Time after which a run says what it waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-fn say_once(silent: &mut bool, begun: Instant, why: &Failure) {
+/// Pauses before the next attempt of a waiting run, and says once what it waits for.
+fn pause(silent: &mut bool, begun: Instant, why: &Failure) {
     if *silent && begun.elapsed() >= PATIENCE {
         note(&format!("the program waits: {}", why.sentence));
         *silent = false;
     }
+    std::thread::sleep(AGAIN);
 }
 
 fn try_one(

@@ -34,14 +34,6 @@ fn starves(data: &Data, process: &ProcessSample, gpu: usize) -> Option<f64> {
     entitled(data, process, gpu).filter(|fair| held < ENOUGH * fair)
 }
 
-/// Returns true if a process waits for the lock of a device and has much less of it than its share.
-pub fn has_too_little(data: &Data, process: &ProcessSample, gpu: usize) -> bool {
-    const WAITS: f32 = 0.1;
-    let spent = data.spent(Who::of(process), gpu);
-    let fair = data.entitled(process, gpu);
-    spent.wait > WAITS && fair.is_some_and(|fair| f64::from(spent.hold) < ENOUGH * fair)
-}
-
 pub(super) fn starving(found: &mut Found<'_>) {
     found.each(|found, process, holding| {
         let (data, gpu) = (found.data, holding.gpu);

@@ -304,17 +304,12 @@ pub(super) fn spare_time(kind: &'static Kind, evidence: &Evidence) -> Option<Fin
     };
     let gain = "let it have the time that the others leave".to_owned();
     let mut finding = propose(kind, evidence, what, words, gain);
-    let (gainers, losers) = split(evidence, waits_like(held_back));
+    let least = held_back.waited / 2.0;
+    let (gainers, losers) = split(evidence, |job| job.waited >= least && !job.limited);
     finding
         .for_jobs(gainers)
         .costs("the certainty of their shares", losers);
     Some(finding)
-}
-
-/// Tells jobs that wait for at least half as long as this one.
-fn waits_like(longest: &Job) -> impl Fn(&Job) -> bool {
-    let least = longest.waited / 2.0;
-    move |job| job.waited >= least && !job.limited
 }
 
 pub(super) fn short_turns(kind: &'static Kind, evidence: &Evidence) -> Option<Finding> {

@@ -176,6 +176,19 @@ fn elsewhere(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) 
     }
 }
 
+/// Returns true if a process waits for a device and has much less of it than its share.
+pub fn has_too_little(data: &Data, process: &ProcessSample) -> bool {
+    process.devices.iter().any(|holding| {
+        let spent = data.spent(Who::of(process), holding.gpu);
+        let fair = data.entitled(process, holding.gpu);
+        spent.wait > WAITS && fair.is_some_and(|fair| is_too_little(spent.hold, fair))
+    })
+}
+
+fn is_too_little(hold: f32, fair: f64) -> bool {
+    f64::from(hold) < lock::ENOUGH * fair
+}
+
 pub(super) fn waits(found: &mut Found<'_>, process: &ProcessSample, holding: &Holding) {
     let (data, gpu) = (found.data, holding.gpu);
     let spent = data.spent(Who::of(process), gpu);
@@ -187,10 +200,10 @@ pub(super) fn waits(found: &mut Found<'_>, process: &ProcessSample, holding: &Ho
     let policy = device.map(|device| device.policy.0).unwrap_or_default();
     let gets = f64::from(spent.hold);
     let fair = data.entitled(process, gpu).unwrap_or(gets);
-    let (verdict, though) = match (gets >= lock::ENOUGH * fair, policy.order) {
-        (true, _) => ("nothing wrong", "though"),
-        (false, Order::Fair) => ("too little", "because"),
-        (false, _) => ("the policy puts others first", "so"),
+    let (verdict, though) = match (is_too_little(spent.hold, fair), policy.order) {
+        (false, _) => ("nothing wrong", "though"),
+        (true, Order::Fair) => ("too little", "because"),
+        (true, _) => ("the policy puts others first", "so"),
     };
     let what = format!(
         "gets {:.0}%, its fair share is {:.0}%: {verdict}",

@@ -12,11 +12,10 @@ use crate::overlay::Findings;
 use crate::palette::{Glyphs, Role};
 use crate::state::State;
 use gpushare_base::text::units::human_size;
-use gpushare_observe::data::Data;
 use gpushare_observe::finding::{Finding, Severity};
 use gpushare_observe::findings;
+use gpushare_sample::Who;
 use gpushare_sample::host::Machine;
-use gpushare_sample::{ProcessSample, Who};
 
 /// Gap between the parts of the sentence.
 const GAP: u16 = 3;
@@ -114,16 +113,14 @@ pub(super) fn well(state: &State) -> Option<String> {
     match managed.as_slice() {
         [] => None,
         [one] => Some(format!("{} gets all it asks for", data.name(Who::of(one)))),
-        many if many.iter().any(|process| has_too_little(data, process)) => {
+        many if many
+            .iter()
+            .any(|process| findings::has_too_little(data, process)) =>
+        {
             Some("no alert; x says why a job is slow".into())
         }
         many => Some(format!("all {} get their share", many.len())),
     }
-}
-
-fn has_too_little(data: &Data, process: &ProcessSample) -> bool {
-    let mut holdings = process.devices.iter();
-    holdings.any(|holding| findings::has_too_little(data, process, holding.gpu))
 }
 
 /// Draws every alert, for printed output, where no keys can be pressed.
