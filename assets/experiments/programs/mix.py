@@ -10,7 +10,7 @@ A PART is one of
 WHEN is `always` (the next request waits already), `N/s` (a Poisson stream of N requests a second), `load=P` (a Poisson stream that needs the
 part P of the time), or `interval=P` (the next request comes from half to one and a half of an interval after the last one began, of which
 an answer needs the part P). A request that comes while another one is answered waits, and its time counts from when it came; not so
-under `interval`, where it comes only then. P is told by the median of answers before the start, while no other program of the run works; all
+under `interval`, where it comes only then. P is told by the mean of answers before the start, while no other program of the run works; all
 runs of an experiment take that of the first, so that their requests come at the same times.
 
 MODEL is bert, gpt2, transformer or a name of torchvision.models; random weights. The parts of all programs of a run begin together. With
@@ -23,6 +23,7 @@ import os
 import random
 import sys
 import time
+from statistics import mean
 
 import torch
 from common import Layer, captured
@@ -111,7 +112,7 @@ class Part:
         self.times = []
         with undisturbed():
             warm = [self.timed() for _ in range(60 if DEVICE == "cuda" else 2)]
-            needs = measured_once(f"{kind}-{name}-{batch}", lambda: quantile(warm[len(warm) // 3 :], 0.5))
+            needs = measured_once(f"{kind}-{name}-{batch}", lambda: mean(warm[len(warm) // 3 :]))
         self.next = self.stream(when[0] if when else "always", needs)
 
     def timed(self):

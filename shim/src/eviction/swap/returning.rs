@@ -1,5 +1,9 @@
 //! The way back of memory that has left: its physical memory is created again and mapped at its addresses, and the host's copy
 //! fills it.
+//!
+//! While the driver creates and releases memory, a copy engine is half as fast as it can be: 27 GB/s in place of 54 on an H200
+//! (580.159.04). A kernel that reads pinned host memory is not: 47 in place of 50. But to let a kernel bring a fifth of it took 431 ms
+//! in place of 437 for 19 GiB, and a kernel waits for the kernels of others, so the engines bring all.
 
 use std::sync::MutexGuard;
 
