@@ -62,12 +62,13 @@ fn pause(dir: &Dir, process: &Registration, paused: bool) {
 
 /// Asks for memory, is denied, and joins the queue.
 fn enqueue<'r>(ledger: &Ledger<'r>, bytes: u64, now: u64) -> QueueTicket<'r> {
-    let denial = ledger
-        .blocked_by(bytes, now)
-        .or_else(|| ledger.reserve(bytes).err());
-    let denial = denial.expect("it has to wait");
     let kind = WantKind::Allocation;
-    ledger.enqueue(Want { bytes, kind }, denial, now)
+    let want = Want { bytes, kind };
+    if let Some(denial) = ledger.blocked_by(bytes, now) {
+        return ledger.enqueue_behind(want, denial, now);
+    }
+    let denial = ledger.reserve(bytes).err().expect("it has to wait");
+    ledger.enqueue(want, denial, now)
 }
 
 fn granted(place: &QueueTicket<'_>, now: u64) -> bool {
@@ -267,6 +268,10 @@ fn first_come_is_first_served_though_a_later_one_would_fit() {
     assert!(!granted(&first, now) && !granted(&second, now));
     holder.release(50);
     assert!(!granted(&second, now + 1), "it is not its turn");
+    let waits_for = |who: usize| look(&stage.segments).processes[who].devices[0].memory_wait;
+    let said = |who| waits_for(who).map(|wait| wait.limit);
+    assert_eq!(said(1), Some(Blocked::Limit));
+    assert_eq!(said(2), Some(Blocked::Behind));
     assert!(granted(&first, now + 2));
     drop(first);
     assert!(!granted(&second, now + 3), "now there is no room");

@@ -191,6 +191,17 @@ impl<'r> Ledger<'r> {
         place
     }
 
+    /// Enqueues a request that [comes after others](Self::blocked_by) in the same way.
+    pub fn enqueue_behind(&self, want: Want, denial: Denial, now_ns: u64) -> QueueTicket<'r> {
+        let blocked = match denial.limit {
+            Limit::Device => Blocked::Behind,
+            limit => Blocked::by(limit),
+        };
+        let place = self.take_ticket(want, denial, blocked, now_ns, self.lock_ticket());
+        place.announce(now_ns);
+        place
+    }
+
     /// Enqueues a request for memory that returns and that no limit has refused: the wait counts from the first poll that finds
     /// no room.
     pub fn enqueue_return(&self, bytes: u64, margin: u64, now_ns: u64) -> QueueTicket<'r> {
@@ -459,7 +470,7 @@ impl<'r> Ledger<'r> {
             // Only its own threads could free any.
             Blocked::Quota => return false,
             Blocked::Group => Some(self.own_slot.group()),
-            Blocked::Limit | Blocked::Device => None,
+            Blocked::Limit | Blocked::Device | Blocked::Behind => None,
         };
         let state = self.own_slot.segments().state();
         let device = usize::from(self.entry.device());
@@ -491,7 +502,7 @@ fn scope_of(blocked: Blocked, group: u32) -> Scope {
     match blocked {
         Blocked::Quota => Scope::Own,
         Blocked::Group => Scope::Group(group),
-        Blocked::Limit | Blocked::Device => Scope::Device,
+        Blocked::Limit | Blocked::Device | Blocked::Behind => Scope::Device,
     }
 }
 

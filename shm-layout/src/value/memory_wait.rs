@@ -1,6 +1,6 @@
 //! Memory that is refused, that is waited for, and that is left on a device.
 
-/// The limit that leaves no room for the request.
+/// What a request waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -17,6 +17,8 @@ pub enum Blocked {
     /// The device itself.
     #[default]
     Device,
+    /// The requests before it in the queue; whether there is room was not tried yet.
+    Behind,
 }
 
 const KIND: u32 = 0xff;
@@ -30,6 +32,7 @@ impl Blocked {
             Blocked::Group => "group",
             Blocked::Limit => "limit",
             Blocked::Device => "device",
+            Blocked::Behind => "behind",
         }
     }
 
@@ -47,6 +50,7 @@ impl Blocked {
             Blocked::Group => 2,
             Blocked::Limit => 3,
             Blocked::Device => 4,
+            Blocked::Behind => 5,
         }
     }
 
@@ -55,6 +59,7 @@ impl Blocked {
             1 => Blocked::Quota,
             2 => Blocked::Group,
             3 => Blocked::Limit,
+            5 => Blocked::Behind,
             _ => Blocked::Device,
         }
     }
@@ -79,7 +84,7 @@ impl Blocked {
 pub struct MemoryWait {
     /// Number of bytes.
     pub bytes: u64,
-    /// The limit that leaves no room for the request.
+    /// What it waits for.
     pub limit: Blocked,
     /// True if the process had the memory before and restores it.
     pub is_return: bool,

@@ -31,7 +31,7 @@ pub fn holders<'a>(
     let concerns = |other: &ProcessSample| match wait.limit {
         Blocked::Quota => false,
         Blocked::Group => other.group == process.group,
-        Blocked::Limit | Blocked::Device => true,
+        Blocked::Limit | Blocked::Device | Blocked::Behind => true,
     };
     let mut holders: Vec<Holder<'a>> = sample
         .holdings(holding.gpu)
@@ -64,9 +64,7 @@ pub fn sentence(
         short_size(wait.bytes),
         holding.gpu,
     );
-    // A request that comes behind others has not been tried yet.
-    let device = sample.devices.get(holding.gpu);
-    if wait.limit == Blocked::Limit && device.is_some_and(|device| device.limit.is_none()) {
+    if wait.limit == Blocked::Behind {
         let ahead = sample.holdings(holding.gpu).filter(|(_, other)| {
             let ticket = other.memory_wait.map(|wait| wait.ticket);
             ticket.is_some_and(|ticket| ticket < wait.ticket)
@@ -141,9 +139,9 @@ mod tests {
 
     #[test]
     fn a_request_behind_others_names_those_and_no_limit_that_nobody_has_set() {
-        let wait = |ticket| MemoryWait {
+        let wait = |ticket, limit| MemoryWait {
             bytes: 1 << 30,
-            limit: Blocked::Limit,
+            limit,
             since_ns: 1_000_000_000,
             ticket,
             ..MemoryWait::default()
@@ -153,8 +151,8 @@ mod tests {
         sample.snapshot.devices.push(DeviceSample::default());
         sample.snapshot.processes = vec![
             process(1, "", 12 << 30, None),
-            process(2, "", 0, Some(wait(1))),
-            process(3, "", 0, Some(wait(2))),
+            process(2, "", 0, Some(wait(1, Blocked::Limit))),
+            process(3, "", 0, Some(wait(2, Blocked::Behind))),
         ];
         let said = |sample: &Sample, at: usize| {
             let waits = &sample.processes[at];
@@ -163,10 +161,11 @@ mod tests {
         };
         let begin = "has waited 12.0s for 1.0G on GPU0";
         assert_eq!(said(&sample, 2), format!("{begin}, behind 2"));
-        sample.snapshot.devices[0].view.limit = Some(12 << 30);
         let limit = format!("{begin}: the device's limit is reached; held by 1 (12.0G)");
-        assert_eq!(said(&sample, 2), limit);
         assert_eq!(said(&sample, 1), limit);
+        sample.snapshot.processes[1].devices[0].memory_wait = None;
+        let asked = format!("{begin}: others asked before it; held by 1 (12.0G)");
+        assert_eq!(said(&sample, 2), asked, "they have just left the queue");
     }
 
     #[test]

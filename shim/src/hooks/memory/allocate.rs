@@ -31,8 +31,8 @@ use gpushare_abi::errors::{
     CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
 };
 use shm_layout::{
-    Denial, Limit, OnFull, Poll, QueueTicket, Reason, Reservation, Room as Making, Want, WantKind,
-    clock, reap,
+    Denial, Ledger, Limit, OnFull, Poll, QueueTicket, Reason, Reservation, Room as Making, Want,
+    WantKind, clock, reap,
 };
 
 use crate::{
@@ -156,7 +156,7 @@ fn room_or_deny(account: Account, bytes: u64, symbol: Symbol) -> Result<Room, CU
         account.ledger().publish_free(free);
     }
     if let Some(denial) = blocked_by(account, bytes) {
-        return for_limit(account, denial, symbol);
+        return in_queue(account, denial, symbol, Ledger::enqueue_behind);
     }
     match account::reserve_or_reclaim(account, bytes) {
         Ok(reservation) => Ok(Room::from(reservation)),
@@ -211,6 +211,16 @@ pub fn blocked_by(account: Account, bytes: u64) -> Option<Denial> {
 #[cold]
 #[inline(never)]
 pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Room, CUerror> {
+    in_queue(account, denial, symbol, Ledger::enqueue)
+}
+
+/// Waits in the memory queue, or returns the error if this call must not wait.
+fn in_queue(
+    account: Account,
+    denial: Denial,
+    symbol: Symbol,
+    enqueue: impl FnOnce(&Ledger<'static>, Want, Denial, u64) -> QueueTicket<'static>,
+) -> Result<Room, CUerror> {
     let patient = account.process().registration.on_full().waits();
     let full = denial.limit == Limit::Device && account.ledger().overcommits();
     if !(patient || full) || !may_wait(account, &denial) {
@@ -222,7 +232,7 @@ pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Roo
     };
     let _waits = WaitsForQuota::begin(account.thread());
     // If another thread of the process has the place in the queue, this one waits for that thread first.
-    let place = account.ledger().enqueue(want, denial, clock::now());
+    let place = enqueue(account.ledger(), want, denial, clock::now());
     wait_in_queue(account, Box::new(place)).map_err(|denial| account.deny(&denial, symbol))
 }
 

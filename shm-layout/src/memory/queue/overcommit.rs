@@ -128,7 +128,7 @@ impl QueueTicket<'_> {
 
     /// Returns true if the eviction of others could help: the operator has overcommitted the device, and the device is what lacks room.
     fn may_be_given_room(&self) -> bool {
-        let is_full = matches!(self.blocked.get(), Blocked::Device | Blocked::Limit);
+        let is_full = !matches!(self.blocked.get(), Blocked::Quota | Blocked::Group);
         is_full && self.ledger.overcommits()
     }
 

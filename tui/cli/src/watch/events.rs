@@ -81,7 +81,7 @@ const SOME: [(&str, &str); 17] = [
     ),
     (
         "limit",
-        "memory_wait: what has no room: quota, group, limit (of the device) or device.",
+        "memory_wait: what has no room: quota, group, limit (of the device) or device; behind, if others asked before it.",
     ),
     (
         "granted",
