@@ -1,10 +1,24 @@
 //! The open stream captures, with the threads that began them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use gpushare_abi::types::CU_STREAM_PER_THREAD;
 
-use crate::driver_query::context::{any_capturing, is_capturing, set_open_captures};
+use crate::{
+    driver_query::context::{any_capturing, is_capturing, set_open_captures},
+    sys::futex,
+};
+
+/// Polling period of a capture that is held off, and the number of polls until it begins all the same: the wait that holds it off may
+/// be for what its thread does next.
+const NAP: Duration = Duration::from_micros(50);
+const MOST_NAPS: usize = 20_000;
 
 /// A capture that was begun and not ended.
 #[derive(Clone, Copy)]
@@ -27,11 +41,33 @@ impl Open {
 
 /// The open captures of the process.
 #[derive(Default)]
-pub struct Captures(Mutex<Vec<Open>>);
+pub struct Captures {
+    open: Mutex<Vec<Open>>,
+    /// The number of waits that would break a capture. Grows only while none is open.
+    waits: AtomicUsize,
+}
+
+/// Holds captures off until it is dropped.
+pub struct HeldOff<'c>(&'c Captures);
+
+impl Drop for HeldOff<'_> {
+    fn drop(&mut self) {
+        self.0.waits.fetch_sub(1, Relaxed);
+    }
+}
 
 impl Captures {
     fn lock(&self) -> MutexGuard<'_, Vec<Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds captures off for a wait that would break one, as that for a whole context does. Returns `None` if one is open.
+    pub fn hold_off(&self) -> Option<HeldOff<'_>> {
+        let open = self.lock();
+        open.is_empty().then(|| {
+            self.waits.fetch_add(1, Relaxed);
+            HeldOff(self)
+        })
     }
 
     /// Changes the list, and publishes the number of open captures.
@@ -41,7 +77,7 @@ impl Captures {
         set_open_captures(all.len());
     }
 
-    /// Records that a thread is about to capture a stream of a context.
+    /// Records that a thread is about to capture a stream of a context. Returns when no wait would break the capture.
     pub fn begin(&self, stream: usize, thread: usize, context: usize) {
         self.change(|all| {
             all.retain(|open| !open.is_of(stream, thread));
@@ -51,6 +87,12 @@ impl Captures {
                 context,
             });
         });
+        for _ in 0..MOST_NAPS {
+            if self.waits.load(Relaxed) == 0 {
+                break;
+            }
+            futex::nap(NAP);
+        }
     }
 
     /// Records that a capture has ended, or did not begin.
@@ -113,6 +155,31 @@ mod tests {
         assert!(table.is_any());
         table.end(1, 7);
         assert!(!table.is_any());
+    }
+
+    #[test]
+    fn a_capture_begins_after_a_wait_that_would_break_it_and_no_such_wait_begins_then() {
+        let table = Captures::default();
+        let waits = [table.hold_off(), table.hold_off()];
+        let ended = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let began = scope.spawn(|| {
+                table.begin(1, 7, 0);
+                ended.load(Relaxed)
+            });
+            while !table.is_any() {
+                std::thread::yield_now();
+            }
+            assert!(table.hold_off().is_none());
+            for wait in waits {
+                std::thread::sleep(10 * NAP);
+                ended.fetch_add(1, Relaxed);
+                drop(wait.expect("no capture was open"));
+            }
+            assert_eq!(began.join().expect("it ends"), 2);
+        });
+        table.end(1, 7);
+        assert!(table.hold_off().is_some());
     }
 
     #[test]

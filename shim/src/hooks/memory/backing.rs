@@ -79,7 +79,7 @@ pub fn free(
     record: Record,
 ) -> Option<CUresult> {
     let _uncancelled = Uncancelled::enter();
-    if !process.memory.captures.is_any() {
+    if let Some(_held_off) = process.memory.captures.hold_off() {
         let result = unmake(process, key);
         real.answered(result);
         return Some(result);
@@ -94,7 +94,8 @@ pub fn free(
     }
 }
 
-/// Frees an allocation after the work of its context is done. After an error of the driver it stays as it was.
+/// Frees an allocation after the work of its context is done, while captures are held off. After an error of the driver it stays
+/// as it was.
 pub fn unmake(process: &ManagedProcess, start: CUdeviceptr) -> CUresult {
     if let Some(block) = process.memory.swappable.get(start) {
         vmm::synchronize(block.context)?;

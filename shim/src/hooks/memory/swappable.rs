@@ -73,9 +73,12 @@ pub fn alloc(bytes: u64, symbol: Symbol) -> Option<Result<CUdeviceptr, CUerror>>
 /// Frees the allocations whose free a capture has delayed.
 pub fn free_late(process: &ManagedProcess) {
     let late = &process.memory.swappable;
-    if !process.environment.swappable || process.memory.captures.is_any() {
+    if !process.environment.swappable {
         return;
     }
+    let Some(_held_off) = process.memory.captures.hold_off() else {
+        return;
+    };
     for (start, record) in late.take_late() {
         match backing::unmake(process, start) {
             Ok(()) => account::release_record(process, &record),
