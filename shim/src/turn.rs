@@ -200,6 +200,7 @@ impl Turn {
         gate_of(device).close();
         trace::held(device.ordinal, state.acquired_ns, Reason::Forced);
         state.phase.lose();
+        state.allowance = None;
         self.held.store(false, Relaxed);
         self.queue_depth().forget_all();
         self.changed.notify_all();

@@ -254,8 +254,8 @@ impl<'r> DeviceLock<'r> {
 
     fn eligible(&self, now_ns: u64) -> bool {
         let share = self.own_slot.share();
-        !share.paused
-            && (share.cap.is_none() || self.words.cap_until.load(Ordering::Relaxed) <= now_ns)
+        self.follow_cap(share.cap, now_ns);
+        !share.paused && !stats::is_used_up(self.words, share.cap, now_ns)
     }
 
     fn policy(&self) -> LockPolicy {

@@ -140,7 +140,10 @@ impl Turn {
                     None => Err(self.time_to_hold_back(&lock, now)),
                 };
                 return match room {
-                    Ok(count) => Ok(self.let_in(&state, device, thread, count)),
+                    Ok(count) => {
+                        lock.trickle(now);
+                        Ok(self.let_in(&state, device, thread, count))
+                    }
                     Err(nap) => Err(self.hold_back(state, process, device, ahead_ns, nap)),
                 };
             }
@@ -270,6 +273,9 @@ impl Turn {
         state.phase = Phase::Held;
         self.seen_ns.store(clock::now(), Relaxed);
         self.changed.notify_all();
+        if std::mem::take(&mut state.is_unwatched) {
+            process.ring();
+        }
         state
     }
 
@@ -357,6 +363,9 @@ impl Turn {
             return None;
         }
         self.charge(&lock, now);
+        if self.tolerates_all.load(Relaxed) && state.rounds.are_over(now) {
+            self.tolerate(&lock, rounds::WAITING);
+        }
         let measures = self.measure_work(&lock, device, now);
         let limited = measures || lock.may_have_to_hold_back(now);
         if limited != state.limited {

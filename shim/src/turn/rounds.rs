@@ -46,13 +46,20 @@ pub const WAITING: Tolerance = Tolerance {
 };
 /// The measured time from which older rounds count for half, in microseconds.
 const MEMORY_US: u64 = 100_000;
+/// A longer round counts as one of this length, in microseconds: the process may have been stopped.
+const LONGEST_US: u64 = 10_000_000;
+/// A process that does not wait for as many of its rounds, and this time, waits in a way that is not seen, in microseconds.
+const MANY_ROUNDS: u64 = 2;
+const UNSEEN_US: u64 = 20_000;
 
 /// The recent rounds of a process on one device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rounds {
-    /// End of the last wait, in nanoseconds, and the number of submissions then.
+    /// End of the last wait or of the idle time after it, in nanoseconds, and the number of submissions then.
     ended_ns: u64,
     submitted: u64,
+    /// End of the last wait, in nanoseconds.
+    waited_ns: u64,
     /// Sums in microseconds: the rounds, their squares, the waits in them; and the submissions.
     total_us: u64,
     squares: u64,
@@ -80,10 +87,11 @@ impl Rounds {
 
     /// Ends a round: the process has waited for the device from `began_ns` on.
     pub fn end(&mut self, began_ns: u64, now_ns: u64, submitted: u64) {
-        let round = now_ns.saturating_sub(self.ended_ns) / 1000;
+        self.waited_ns = now_ns;
+        let round = (now_ns.saturating_sub(self.ended_ns) / 1000).min(LONGEST_US);
         self.total_us += round;
         self.squares += round.saturating_mul(round);
-        self.waited_us += now_ns.saturating_sub(began_ns.max(self.ended_ns)) / 1000;
+        self.waited_us += round.min(now_ns.saturating_sub(began_ns.max(self.ended_ns)) / 1000);
         self.submissions += submitted.saturating_sub(self.submitted);
         if self.total_us > MEMORY_US {
             for sum in [
@@ -116,6 +124,13 @@ impl Rounds {
         let total = self.total_us.max(1);
         let round = self.squares / total;
         (round, round.saturating_mul(self.waited_us) / total)
+    }
+
+    /// Returns true if the process has not waited for much longer than usual. It may wait by queries, or by looking at memory that a
+    /// kernel writes.
+    pub fn are_over(&self, now_ns: u64) -> bool {
+        let (round, _) = self.usual();
+        now_ns.saturating_sub(self.waited_ns) / 1000 > MANY_ROUNDS * round + UNSEEN_US
     }
 
     /// Returns how much work of others the process tolerates until it waits.
@@ -238,6 +253,26 @@ mod tests {
             !requests.is_all(),
             "it leaves the device to others between them"
         );
+    }
+
+    #[test]
+    fn rounds_are_over_if_there_is_no_wait_for_much_longer_than_usual() {
+        let mut rounds = Rounds::default();
+        go_on(&mut rounds, 0, [9_600, 400], 1000);
+        let waited_ns = rounds.waited_ns;
+        let after = |ms: u64| waited_ns + ms * 1_000_000;
+        assert!(!rounds.are_over(after(39)));
+        assert!(rounds.are_over(after(41)));
+        rounds.begin(after(1_000), 0);
+        assert!(rounds.are_over(after(1_000)), "to be idle is no wait");
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_for_a_day_has_no_round_of_a_day() {
+        let mut rounds = Rounds::default();
+        let day_ns = 86_400_000_000_000;
+        (1..4).for_each(|day| rounds.end(day * day_ns - 1, day * day_ns, 1));
+        assert!(rounds.usual().0 <= LONGEST_US);
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub struct State {
     pub acquired_ns: u64,
     /// `Held` stands for no lock: the process is active together with others, under `overlap`.
     pub overlapping: bool,
+    /// The keeper sleeps until it is rung for, because a thread was held back when it looked.
+    pub is_unwatched: bool,
     /// Submissions check the queue depth, because another process may make this one hold back, or waits for the end of
     /// its slice.
     pub limited: bool,
@@ -223,6 +225,7 @@ impl Default for Turn {
                 rounds: Rounds::default(),
                 idle: IdleEstimate::default(),
                 allowance: None,
+                is_unwatched: false,
                 gang_base: 0,
                 pending: Outstanding::default(),
             }),

@@ -121,8 +121,11 @@ impl Turn {
             Phase::Held => {}
             // A drain ends soon, and the turn may continue after it.
             Phase::Draining => return Some(Next::SOON),
-            // The thread that acquires the lock wakes the keeper.
-            Phase::Free | Phase::Acquiring => return None,
+            // The thread that acquires the lock, or is held back no more, wakes the keeper.
+            Phase::Free | Phase::Acquiring => {
+                state.is_unwatched = state.overlapping;
+                return None;
+            }
         }
         let lock = process.registration.lock(device.entry);
         if !lock.held() {

@@ -184,6 +184,10 @@ pub(crate) struct CachedLimits {
     pub(crate) hold_back_timer: HoldBackTimer,
     /// 1 while the process is charged by its work and not by the time in which it is active.
     pub(crate) charged_by_work: AtomicU32,
+    /// 1 while the process submits some work though it is held back.
+    pub(crate) trickles: AtomicU32,
+    /// The cap, in percent, by which the time until which it is used up was reckoned; 0 before the first look.
+    pub(crate) reckoned_cap: AtomicU32,
     /// The process's own record of its context there, which it trusts, because other tenants may write over the shared one: the
     /// state of MPS (`codec::mps_word`), the time when the context was lost, and the evicted bytes.
     pub(crate) mps: AtomicU32,

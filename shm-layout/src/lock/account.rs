@@ -33,6 +33,22 @@ impl DeviceLock<'_> {
         }
     }
 
+    /// Reckons the pause that is left by the present cap, if that was edited: what was used costs a larger cap less.
+    pub(super) fn follow_cap(&self, cap: Option<u32>, now_ns: u64) {
+        let cap = cap.unwrap_or(100).clamp(1, 100);
+        let reckoned = &self.own_slot.cached_limits(self.entry).reckoned_cap;
+        if reckoned.load(Ordering::Relaxed) == cap {
+            return;
+        }
+        let before = reckoned.swap(cap, Ordering::Relaxed);
+        let until = self.words.cap_until.load(Ordering::Relaxed);
+        if before != 0 && before != cap && until > now_ns {
+            let left = (until - now_ns).saturating_mul(before.into()) / u64::from(cap);
+            let until = now_ns.saturating_add(left);
+            self.words.cap_until.store(until, Ordering::Relaxed);
+        }
+    }
+
     /// Returns the longest pause that our cap can cause after a hold, in nanoseconds.
     pub(super) fn longest_pause(&self) -> u64 {
         let longest = self.hold_limit().saturating_add(self.policy().grace_ns);

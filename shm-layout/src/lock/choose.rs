@@ -132,7 +132,7 @@ pub(super) fn takes_part(
         return None;
     }
     let share = shares.share_of(segments, id, slot, now_ns);
-    let capped = share.cap.is_some() && entry.cap_until.load(Ordering::Relaxed) > now_ns;
+    let capped = super::stats::is_used_up(entry, share.cap, now_ns);
     (!share.paused && !capped).then_some(share)
 }
 

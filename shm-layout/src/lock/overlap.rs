@@ -38,7 +38,12 @@ use crate::{
         clock, futex,
         liveness::{self, Mark},
     },
-    protocol::{bell, crash::crash_point, primitive::Ordering, turn::BITMAP},
+    protocol::{
+        bell,
+        crash::crash_point,
+        primitive::{AtomicU32, Ordering},
+        turn::BITMAP,
+    },
     value::{Event, EventKind, Order, PolicyKind, Share, SlotId},
 };
 
@@ -160,12 +165,38 @@ impl DeviceLock<'_> {
     pub fn keep_active(&self, now_ns: u64) {
         self.words.pulse_ns.store(now_ns, Ordering::Relaxed);
         let from = self.words.charged_ns.swap(now_ns, Ordering::Relaxed);
-        if self.words.lock_state.load(Ordering::Relaxed) != ACTIVE || self.is_charged_by_work() {
+        let submits = match self.words.lock_state.load(Ordering::Relaxed) {
+            ACTIVE => true,
+            BACK => self.trickles().load(Ordering::Relaxed) != 0,
+            _ => false,
+        };
+        if !submits || self.is_charged_by_work() {
             return;
         }
         let users = 1 + self.others(now_ns).filter(|other| other.submits()).count() as u64;
         let charged = now_ns.saturating_sub(from).min(CHARGE_NS) / users;
         self.words.charge(charged, from, self.own_slot.pace());
+    }
+
+    /// Records that this process submits some work though it is held back, which is charged too.
+    pub fn trickle(&self, now_ns: u64) {
+        let trickles = self.trickles();
+        if trickles.load(Ordering::Relaxed) == 0 {
+            self.keep_active(now_ns);
+            trickles.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Charges what has trickled: now the process submits as it likes, or nothing.
+    fn end_trickle(&self, now_ns: u64) {
+        if self.trickles().load(Ordering::Relaxed) != 0 {
+            self.keep_active(now_ns);
+            self.trickles().store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn trickles(&self) -> &AtomicU32 {
+        &self.own_slot.cached_limits(self.entry).trickles
     }
 
     /// Returns true if another process may make this one hold back now or soon. The process then keeps little work queued.
@@ -381,6 +412,9 @@ impl DeviceLock<'_> {
             let Some(by) = by.filter(|_| left > 0 && !give_up()) else {
                 return;
             };
+            if by.tolerance.is_none() {
+                self.end_trickle(now);
+            }
             let word = by.by.map(SlotId::to_word);
             self.publish_held_back(!by.with_gang);
             if self.hold_back_timer().lasts(now).is_none() {
@@ -419,6 +453,7 @@ impl DeviceLock<'_> {
 
     /// Is held back no more, if it was.
     pub fn go_on(&self, now_ns: u64) {
+        self.end_trickle(now_ns);
         let Some(waited) = self.hold_back_timer().lasts(now_ns) else {
             return;
         };

@@ -42,6 +42,11 @@ pub(super) fn cap_debt(cap_until: u64, cap: u32, since_ns: u64, charged_ns: u64)
     base.saturating_add(charged_ns.saturating_mul(100) / u64::from(cap.clamp(1, 100)))
 }
 
+/// Returns true if a process pauses for its cap.
+pub(super) fn is_used_up(entry: &DeviceEntry, cap: Option<u32>, now_ns: u64) -> bool {
+    cap.is_some_and(|cap| cap < 100) && entry.cap_until.load(Ordering::Relaxed) > now_ns
+}
+
 /// Returns how long a holder may go on before its cap requires a pause, in nanoseconds.
 pub(super) fn cap_left(
     cap_until: u64,

@@ -373,6 +373,45 @@ fn a_cap_holds_back_wholly_and_for_nobody() {
 }
 
 #[test]
+fn a_larger_cap_shortens_the_pause_for_what_was_used_before_and_none_ends_it() {
+    for (cap, left_ms) in [(100, 0), (50, 1_978), (2, 49_450), (1, 98_900)] {
+        let mut world = World::new(Order::Priority, &[0]);
+        world.share(0, Set::Keep, Set::To(1));
+        world.begin(0);
+        (0..5).for_each(|_| world.pass(200 * MS));
+        assert_eq!(world.by(0), Some(0));
+        world.share(0, Set::Keep, Set::To(cap));
+        assert_eq!(world.by(0).is_some(), left_ms > 0, "{cap} %");
+        world.now += (left_ms * MS).saturating_sub(100 * MS);
+        assert_eq!(world.by(0).is_some(), left_ms > 0, "{cap} %");
+        world.now += 200 * MS;
+        assert_eq!(world.by(0), None, "{cap} %");
+    }
+}
+
+#[test]
+fn what_trickles_beside_an_urgent_process_is_charged_and_a_wait_is_not() {
+    let world = World::new(Order::Priority, &[0, 5]);
+    world.begin(0);
+    world.begin(1);
+    world.lock(1).keep_active(clock::now());
+    world.lock(0).hold_back(AHEAD, MS, &|| false);
+    let now = clock::now();
+    let words = world.lock(0).words;
+    assert_eq!(words.lock_state.load(Ordering::Relaxed), BACK);
+    let held = || words.held_ns.load(Ordering::Relaxed);
+    let at_first = held();
+    world.lock(0).keep_active(now + 10 * MS);
+    assert_eq!(held(), at_first, "it has submitted nothing");
+    world.lock(0).trickle(now + 10 * MS);
+    world.lock(0).keep_active(now + 20 * MS);
+    assert_eq!(held(), at_first + 5 * MS, "the device was divided by two");
+    world.lock(0).trickle(now + 20 * MS);
+    world.lock(0).go_on(now + 30 * MS);
+    assert_eq!(held(), at_first + 10 * MS);
+}
+
+#[test]
 fn a_wait_is_counted_once_however_often_it_is_interrupted() {
     let world = World::new(Order::Priority, &[0, 5]);
     world.begin(0);
