@@ -226,10 +226,12 @@ impl Turn {
     fn time_to_hold_back(&self, lock: &DeviceLock<'_>, now: u64) -> Duration {
         let is_done = self.queue_depth().is_empty(now);
         lock.publish_queued(!is_done);
-        match is_done {
-            true => Duration::MAX,
-            false => Duration::from_nanos(CLOSE),
+        if is_done {
+            lock.end_trickle(now);
+            return Duration::MAX;
         }
+        lock.trickle(now);
+        Duration::from_nanos(CLOSE)
     }
 
     /// Returns how many submissions may go in beside a process that goes first, or how long to wait.

@@ -289,11 +289,12 @@ fn fair_shares_follow_the_weights_without_turns() {
     assert!(stage.process(programs[0].pid()).devices[0].lock.waited_ns > 0);
 }
 
-#[test]
-fn a_cap_holds_without_turns() {
+/// Checks that a program with kernels of this length, under a cap of 25 %, works on the device for so much of the time.
+fn a_cap_holds(beside: impl Fn(&Stage) -> Option<Watched>, micros: u32) {
     let share = || {
         let stage = Stage::new();
-        let mut command = stage.spinner("overlap=2ms order=priority", "4 200 0");
+        let _beside = beside(&stage);
+        let mut command = stage.spinner(PRIORITY, &format!("4 {micros} 0"));
         let program = Watched::spawn(command.env("GPUSHARE_CAP", "25"));
         let pid = program.pid();
         last_line(program);
@@ -310,6 +311,17 @@ fn a_cap_holds_without_turns() {
         assert!(shares.len() < 5, "{shares:?} of the time");
         shares.push(share());
     }
+}
+
+#[test]
+fn a_cap_holds_without_turns() {
+    a_cap_holds(|_| None, 200);
+}
+
+#[test]
+fn a_cap_holds_for_what_fills_the_moments_of_an_urgent_process() {
+    // The driver of these tests gives the program all of its device, half of which it would have beside another.
+    a_cap_holds(|stage| Some(urgent(stage, "60 8000 1 sleep 1")), 50);
 }
 
 #[test]

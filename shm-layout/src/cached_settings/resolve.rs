@@ -184,7 +184,7 @@ pub(crate) struct CachedLimits {
     pub(crate) hold_back_timer: HoldBackTimer,
     /// 1 while the process is charged by its work and not by the time in which it is active.
     pub(crate) charged_by_work: AtomicU32,
-    /// 1 while the process submits some work though it is held back.
+    /// 1 while the process has work on the device though it is held back.
     pub(crate) trickles: AtomicU32,
     /// The cap, in percent, by which the time until which it is used up was reckoned; 0 before the first look.
     pub(crate) reckoned_cap: AtomicU32,

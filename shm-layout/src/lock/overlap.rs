@@ -178,7 +178,7 @@ impl DeviceLock<'_> {
         self.words.charge(charged, from, self.own_slot.pace());
     }
 
-    /// Records that this process submits some work though it is held back, which is charged too.
+    /// Records that this process has work on the device though it is held back: that is charged too.
     pub fn trickle(&self, now_ns: u64) {
         let trickles = self.trickles();
         if trickles.load(Ordering::Relaxed) == 0 {
@@ -187,8 +187,8 @@ impl DeviceLock<'_> {
         }
     }
 
-    /// Charges what has trickled: now the process submits as it likes, or nothing.
-    fn end_trickle(&self, now_ns: u64) {
+    /// Charges what has trickled: now the process submits as it likes, or its work is done.
+    pub fn end_trickle(&self, now_ns: u64) {
         if self.trickles().load(Ordering::Relaxed) != 0 {
             self.keep_active(now_ns);
             self.trickles().store(0, Ordering::Relaxed);
@@ -412,9 +412,6 @@ impl DeviceLock<'_> {
             let Some(by) = by.filter(|_| left > 0 && !give_up()) else {
                 return;
             };
-            if by.tolerance.is_none() {
-                self.end_trickle(now);
-            }
             let word = by.by.map(SlotId::to_word);
             self.publish_held_back(!by.with_gang);
             if self.hold_back_timer().lasts(now).is_none() {
