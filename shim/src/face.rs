@@ -6,4 +6,5 @@ pub mod fast;
 pub mod ioctl;
 pub mod passthrough;
 pub mod proc_address;
+mod sanitizer;
 mod trampoline;

@@ -52,6 +52,56 @@ fn a_limit_for_all_devices_holds_for_each() {
 }
 
 #[test]
+fn a_devices_own_line_stands_above_that_for_all_and_a_file_means_the_same_each_time() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    train.enter(1);
+    let file = write(
+        &world,
+        r#"
+[policy]
+all = "timeslice=20ms order=fair overcommit=on"
+"0" = "grace=1s overcommit=off"
+"1" = "launches=10"
+
+[limit]
+all = "10GiB"
+"0" = "14GiB"
+"#,
+    );
+    let in_force = || {
+        let said = world.gpushare(&["export-config"]).done();
+        said.out
+    };
+    world.gpushare(&["apply", &file]).done();
+    let first = in_force();
+    for wanted in [
+        "timeslice=20ms",
+        "grace=1s",
+        "launches=10",
+        "overcommit=off",
+        "14GiB",
+    ] {
+        assert!(first.contains(wanted), "{wanted:?} in {first}");
+    }
+    let gpu0 = |text: &str| {
+        let named = text.lines().find(|line| line.contains("grace=1s"));
+        named.map(str::to_owned)
+    };
+    let line = gpu0(&first).expect("the first device has a line");
+    assert!(
+        line.contains("timeslice=20ms") && line.contains("overcommit=off"),
+        "{line}"
+    );
+    world.gpushare(&["apply", &file]).done();
+    assert_eq!(in_force(), first, "again");
+    let exported = write(&world, &first);
+    world.gpushare(&["apply", &exported]).done();
+    assert_eq!(in_force(), first, "and back");
+}
+
+#[test]
 fn a_dry_run_says_what_it_would_do_and_does_nothing() {
     let world = World::new();
     let train = world.actor("train");

@@ -22,6 +22,32 @@ fn run(world: &World, args: &[&str]) -> Said {
 }
 
 #[test]
+fn a_program_ignores_sigpipe_if_whoever_starts_it_had_it_ignored_as_systemd_does() {
+    let world = World::new();
+    let show = "grep SigIgn /proc/self/status";
+    for before in ["trap '' PIPE;", ""] {
+        let bare = Command::new("sh")
+            .args(["-c", &format!("{before} exec {show}")])
+            .output();
+        let under = command(&world, &["--", "grep", "SigIgn", "/proc/self/status"]);
+        let mut shell = Command::new("sh");
+        let words: Vec<_> = under.get_args().collect();
+        shell
+            .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
+            .arg(under.get_program())
+            .args(words);
+        for (name, value) in under.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        let said = shell.output().expect("sh");
+        assert_eq!(said.stdout, bare.expect("sh").stdout, "{before} {said:?}");
+    }
+}
+
+#[test]
 fn wrong_settings_are_refused_before_anything_starts() {
     let world = World::new();
     let mark = world.dir().join("started");

@@ -79,6 +79,8 @@ fn a_program_under_the_address_sanitizer_leaks_nothing_of_ours() {
     for (how, preload) in [
         (&["-fsanitize=address", "-static-libasan"][..], ours.clone()),
         (&["-fsanitize=address"], format!("{library}:{ours}")),
+        // As `gpushare run` starts it.
+        (&["-fsanitize=address"], ours.clone()),
     ] {
         for (source, word, says) in PROGRAMS {
             let stage = Stage::new();

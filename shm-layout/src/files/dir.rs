@@ -206,7 +206,7 @@ impl Dir {
 
     /// Opens a file to add to its end, made with this mode where it is missing.
     pub fn append(&self, name: &str, bits: u32) -> Result<File, OpenError> {
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
         self.file(name, flags, bits)
     }
 

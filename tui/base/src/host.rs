@@ -1,6 +1,7 @@
 //! The machine this program runs on: its processes, ELF files and installed libraries.
 
 pub mod artifacts;
+pub mod broken_pipe;
 pub mod cdi;
 pub mod demo;
 pub mod elf;

@@ -1,6 +1,6 @@
 //! Units, names, users, exit codes ([`text`]); processes, ELF files, installed libraries ([`host`]); the [`median`].
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod host;
 pub mod median;

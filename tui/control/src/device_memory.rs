@@ -1,5 +1,7 @@
 //! Settings for a device's memory, as they are typed beside a lock policy: `evict-after=15m`, `overcommit=on`.
 
+use std::collections::BTreeMap;
+
 use shm_layout::{Change, DeviceEdit, EvictAfter, LockPolicy, Set};
 
 use super::EditRequest;
@@ -44,10 +46,12 @@ pub fn with_policy(text: &str) -> Result<(DeviceEdit, Option<LockPolicy>), Failu
     Ok((memory, policy.transpose()?))
 }
 
-/// Returns the edits for one device, or for all. An edit for all also unsets the devices' own settings that differ.
+/// Returns the edits for one device, or for all. An edit for all also unsets the devices' own settings that differ, except those
+/// in `own`, which the devices get at the same time.
 pub fn requests(
     all: DeviceEdit,
     device: Option<usize>,
+    own: &BTreeMap<usize, DeviceEdit>,
     sample: &Sample,
     reason: Option<&str>,
 ) -> Result<Vec<EditRequest>, Failure> {
@@ -66,23 +70,28 @@ pub fn requests(
     let mut requests = vec![request(None, all, "all GPUs".to_owned())];
     let wanted = all.evict_after.value().and_then(EvictAfter::ns);
     for (gpu, device) in sample.devices.iter().enumerate() {
-        let mut own = DeviceEdit::default();
+        let gets = own.get(&gpu).copied().unwrap_or_default();
+        let mut unset = DeviceEdit::default();
         if !all.evict_after.is_keep()
+            && gets.evict_after.is_keep()
             && device.evict_after.is_some()
             && device.evict_after != wanted
         {
-            own.evict_after = Set::Inherit;
+            unset.evict_after = Set::Inherit;
         }
-        if !all.overcommit.is_keep() && Some(device.overcommit) != all.overcommit.value() {
-            own.overcommit = Set::Inherit;
+        if !all.overcommit.is_keep()
+            && gets.overcommit.is_keep()
+            && Some(device.overcommit) != all.overcommit.value()
+        {
+            unset.overcommit = Set::Inherit;
         }
         // If the edit for all expires, the device's own setting is restored at the same time.
         if let Some(ns) = ends_ns {
-            own = own.timed(ns);
+            unset = unset.timed(ns);
         }
-        if !own.is_none() {
+        if !unset.is_none() {
             let uuid = uuid(sample, gpu)?;
-            requests.push(request(Some(uuid), own, format!("gpu{gpu}")));
+            requests.push(request(Some(uuid), unset, format!("gpu{gpu}")));
         }
     }
     Ok(requests)

@@ -40,18 +40,22 @@ fn wrong(what: &str, error: &units::TextError) -> Failure {
     Failure::usage(format!("{what}: {}", explained(error)))
 }
 
-/// Returns the edit for one device, or for all.
+/// Returns the edit for one device, or for all. It changes the words that it names of `base`, or of the policy in force.
 pub fn request(
     device: Option<usize>,
     edit: Option<PolicyEdit>,
+    base: Option<LockPolicy>,
     sample: &Sample,
     dir: &SegmentDir,
     place: Place,
     reason: Option<&str>,
 ) -> Result<EditRequest, Failure> {
-    let present = Present::read(dir);
     let uuid = device.map(|gpu| uuid(sample, gpu)).transpose()?;
-    let base = uuid.map_or(present.everywhere, |uuid| present.of(&uuid));
+    let in_force = || {
+        let present = Present::read(dir);
+        uuid.map_or(present.everywhere, |uuid| present.of(&uuid))
+    };
+    let base = base.unwrap_or_else(in_force);
     let policy = edit.map(|edit| applied(&edit, base)).transpose()?;
     let target = device.map_or_else(|| "all GPUs".to_owned(), |gpu| format!("gpu{gpu}"));
     let change = Change::Policy {

@@ -16,6 +16,7 @@ use shm_layout::text::PathText as _;
 
 use crate::leftovers::sweep_worlds;
 use gpushare_base::host::artifacts;
+use gpushare_base::host::broken_pipe;
 use gpushare_base::host::elf::{self, Obstacle};
 use gpushare_base::host::programs::find_program;
 use gpushare_base::text::exit::{Exit, Failure};
@@ -204,6 +205,7 @@ impl Launch {
             command.env_remove(name);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        broken_pipe::pass_on(command);
     }
 
     /// Returns the variables that are set here, in order.

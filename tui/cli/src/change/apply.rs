@@ -1,10 +1,11 @@
 //! `gpushare apply`: quotas, groups, policies and rules from a file, all checked before any is written.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Change, SegmentDir, Segments, Set, ShareEdit, settings};
+use shm_layout::{Change, DeviceEdit, SegmentDir, Segments, Set, ShareEdit, settings};
 
 use super::edits;
 use crate::{Done, note, segments};
@@ -156,33 +157,47 @@ impl Plan {
             rest: Vec::new(),
             is_said: false,
         };
-        for (device, words) in &manifest.policy {
+        let mut lines = Vec::new();
+        for (gpu, words) in by_device(&manifest.policy, sample)? {
             let mut words = vec![words.clone()];
             let memory = device_memory::take(&mut words)?;
-            let gpu = if device == "all" {
-                None
-            } else {
-                Some(targets::device(device, sample)?)
-            };
-            let memory = device_memory::requests(memory, gpu, sample, Some(reason))?;
+            lines.push((gpu, memory, words));
+        }
+        let own = lines
+            .iter()
+            .filter_map(|(gpu, memory, _)| Some(((*gpu)?, *memory)));
+        let own: BTreeMap<usize, DeviceEdit> = own.collect();
+        let mut for_all = None;
+        for (gpu, memory, words) in lines {
+            let memory = device_memory::requests(memory, gpu, &own, sample, Some(reason))?;
             plan.rest.extend(memory);
             if words.is_empty() {
                 continue;
             }
             let edit = policy::parse(&words)?;
-            let request = policy::request(gpu, edit, sample, dir, Place::Ctl, Some(reason))?;
+            let base = gpu.and(for_all);
+            let request = policy::request(gpu, edit, base, sample, dir, Place::Ctl, Some(reason))?;
             match gpu {
-                None => plan.everywhere = Some(request),
+                None => {
+                    if let Change::Policy { policy, .. } = &request.change {
+                        for_all = *policy;
+                    }
+                    plan.everywhere = Some(request);
+                }
                 Some(gpu) => {
                     plan.own.push(gpu);
                     plan.rest.push(request);
                 }
             }
         }
-        for (device, value) in &manifest.limit {
-            let gpus = match device.as_str() {
-                "all" => (0..sample.devices.len()).collect(),
-                one => vec![targets::device(one, sample)?],
+        let limits = by_device(&manifest.limit, sample)?;
+        let own: BTreeSet<usize> = limits.iter().filter_map(|(gpu, _)| *gpu).collect();
+        for (gpu, value) in limits {
+            let gpus = match gpu {
+                None => (0..sample.devices.len())
+                    .filter(|gpu| !own.contains(gpu))
+                    .collect(),
+                Some(one) => vec![one],
             };
             for gpu in gpus {
                 let uuid = uuids::parse(&sample.devices[gpu].uuid).ok_or_else(|| {
@@ -221,6 +236,23 @@ impl Plan {
         }
         Ok(plan)
     }
+}
+
+/// Returns the lines of a table by device, that for all (`None`) first: a device's own line stands above it.
+fn by_device<'m, T>(
+    table: &'m BTreeMap<String, T>,
+    sample: &Sample,
+) -> Result<Vec<(Option<usize>, &'m T)>, Failure> {
+    let gpu = |device: &str| match device {
+        "all" => Ok(None),
+        one => targets::device(one, sample).map(Some),
+    };
+    let lines = table
+        .iter()
+        .map(|(device, value)| Ok((gpu(device)?, value)));
+    let mut lines: Vec<_> = lines.collect::<Result<_, Failure>>()?;
+    lines.sort_by_key(|(gpu, _)| *gpu);
+    Ok(lines)
 }
 
 fn of_process(

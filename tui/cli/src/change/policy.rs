@@ -1,5 +1,6 @@
 //! `gpushare policy`: the time at which the holder of a device's lock must yield, and the order of the waiters.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use super::edits::{self, EditOptions};
@@ -94,12 +95,12 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     };
     let editor = segments::editor(&dir);
     let reason = args.edit.reason.as_deref();
-    let requests = device_memory::requests(memory, device, &sample, reason)?;
+    let requests = device_memory::requests(memory, device, &BTreeMap::new(), &sample, reason)?;
     args.edit.submit_some(&editor, requests, &sample, out)?;
     let Some(edit) = edit else {
         return Ok(Exit::Done);
     };
-    let first = policy::request(device, edit, &sample, &dir, Place::Ctl, reason)?;
+    let first = policy::request(device, edit, None, &sample, &dir, Place::Ctl, reason)?;
     let first = policy::timed(first, until);
     if args.edit.dry_run {
         let own = policy::would_clear(&editor, &first.change, &sample, &[])?;

@@ -16,6 +16,7 @@ use shm_layout::text::PathText as _;
 
 use super::pick::{Request, pick};
 use crate::{Done, note, segments};
+use gpushare_base::host::broken_pipe;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::files;
 use gpushare_launch::nvml_cache::{Bounds, NvmlCache};
@@ -192,6 +193,7 @@ fn become_it(program: &Path, words: &[OsString], uuid: &str, name: &OsStr) -> Do
         .args(words)
         .arg0(name)
         .env("CUDA_VISIBLE_DEVICES", uuid);
+    broken_pipe::pass_on(&mut command);
     Err(Failure::failed(format!(
         "{} cannot be started: {}",
         program.shown(),

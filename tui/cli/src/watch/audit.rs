@@ -52,9 +52,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     })?;
     let newest = &history.entries[history.entries.len().saturating_sub(args.newest)..];
     if !history.damaged.is_empty() {
+        let lines = match history.damaged.len() {
+            1 => "1 line".to_owned(),
+            several => format!("{several} lines"),
+        };
         note(&format!(
-            "{} lines of {} could not be read and are left out",
-            history.damaged.len(),
+            "{lines} of {} could not be read and left out",
             log.path().shown()
         ));
     }

@@ -7,7 +7,7 @@
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -132,6 +132,9 @@ impl AuditLog {
         let mut line = self.numbered(serde_json::to_string(record)?)?;
         line.push('\n');
         let mut file = self.open_to_append(book)?;
+        if is_torn(&file)? {
+            line.insert(0, '\n');
+        }
         // With O_APPEND, one write puts the whole line behind the lines of all other writers.
         let written = file.write(line.as_bytes())?;
         if written == line.len() {
@@ -343,10 +346,41 @@ fn merged(books: Vec<Vec<Line>>) -> impl Iterator<Item = Line> {
     })
 }
 
+/// Returns true if the last line has no end, because the disk was full when it was written.
+fn is_torn(file: &File) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    if let Some(at) = file.metadata()?.len().checked_sub(1) {
+        file.read_at(&mut last, at)?;
+    }
+    Ok(last != [b'\n'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::audit::Place;
+
+    #[test]
+    fn a_line_behind_one_that_was_cut_short_is_not_lost() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let log = AuditLog::in_dir(place.path().to_owned());
+        let record = |what: &str| Record::of_action(Place::Ctl, what.into(), "x".into(), None);
+        log.append(&record("one")).expect("ours");
+        let file = File::options().write(true).open(log.path());
+        let file = file.expect("ours");
+        let bytes = file.metadata().expect("ours").len();
+        file.set_len(bytes - 5).expect("ours");
+        log.append(&record("two")).expect("ours");
+        log.append(&record("three")).expect("ours");
+        let history = log.read().expect("ours");
+        let read: Vec<_> = history
+            .entries
+            .iter()
+            .map(|entry| &entry.record.new)
+            .collect();
+        assert_eq!(read, ["two", "three"]);
+        assert_eq!(history.damaged.len(), 1);
+    }
 
     #[test]
     fn the_number_of_an_edit_stays_when_older_parts_end_and_another_broker_goes_on() {
