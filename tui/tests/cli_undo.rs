@@ -129,6 +129,24 @@ fn an_edit_whose_earlier_value_cannot_be_read_is_passed_over_with_a_sentence() {
 }
 
 #[test]
+fn what_a_command_changed_besides_is_named_when_one_edit_of_it_is_undone() {
+    let world = World::new();
+    let jobs = [world.actor("train"), world.actor("train")];
+    jobs.iter().for_each(|job| _ = job.enter(0));
+    world
+        .gpushare(&["quota", "set", "name:train", "2GiB"])
+        .done();
+    let said = world.gpushare(&["undo"]).done();
+    let stays = "edit 1 on ";
+    assert!(
+        said.err.contains(stays) && said.err.contains("stays"),
+        "{said:?}"
+    );
+    let said = world.gpushare(&["undo"]).done();
+    assert!(!said.err.contains("stays"), "{said:?}");
+}
+
+#[test]
 fn the_reason_of_an_undo_is_in_the_log_beside_the_edit_it_undoes() {
     let world = World::new();
     let train = world.actor("train");

@@ -3,6 +3,7 @@
 //! A target is resolved to slots and their epochs before anything is written. If the kernel reuses a pid, or a row moves on
 //! the screen, the edit therefore never reaches another process: the epoch does not match and the edit is refused.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use shm_layout::{Change, SlotId};
@@ -87,10 +88,29 @@ impl Target {
             .filter_map(choose)
             .collect();
         if chosen.is_empty() {
-            Err(self.no_process(sample))
-        } else {
-            Ok(chosen)
+            return Err(self.no_process(sample));
         }
+        self.is_of_one_user(sample)?;
+        Ok(chosen)
+    }
+
+    /// Refuses a name that processes of several users have: whoever takes another's name would have a part in what is meant for that one.
+    fn is_of_one_user(&self, sample: &Sample) -> Result<(), Failure> {
+        let Self::Name(name) = self else {
+            return Ok(());
+        };
+        let named = sample.processes.iter().filter(|one| self.means(one, None));
+        let users: BTreeSet<u32> = named.map(|one| one.identity.uid).collect();
+        if users.len() < 2 {
+            return Ok(());
+        }
+        let known = Users::of_this_machine();
+        let users: Vec<String> = users.iter().map(|uid| known.name(*uid)).collect();
+        Err(Failure::usage(format!(
+            "processes of {} are named {}; give the pids, which gpushare ps shows",
+            users.join(" and "),
+            plain(name)
+        )))
     }
 
     /// Returns the number of the target's user, if the target is a user.
@@ -282,6 +302,23 @@ mod tests {
             .iter()
             .map(|chosen| chosen.slot.index)
             .collect()
+    }
+
+    #[test]
+    fn a_name_that_two_users_have_is_refused() {
+        let mut sample = sample();
+        let name = Target::Name("train".into());
+        sample.snapshot.processes[1].identity.label = "train".into();
+        assert_eq!(name.resolve(&sample).expect("of one user").len(), 2);
+        sample.snapshot.processes[1].identity.uid = 4_000_000;
+        let failure = name.resolve(&sample).expect_err("of two");
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(failure.sentence.contains("4000000"), "{}", failure.sentence);
+        let group = Target::Group("team".into());
+        assert_eq!(
+            group.resolve(&sample).expect("a group is of several").len(),
+            2
+        );
     }
 
     #[test]

@@ -235,7 +235,7 @@ pub fn advise(evidence: &Evidence) -> Option<Finding> {
 
 pub use memory::NEAR as NEAR_QUOTA;
 pub use policy::{also, content};
-pub use reason::has_too_little;
+pub use reason::{has_too_little, shares_without_turns};
 
 /// Copies the advice that has lasted.
 fn advice(found: &mut Found<'_>) {

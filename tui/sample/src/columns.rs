@@ -254,7 +254,7 @@ columns! {
     "used"      "USED"     6  2 "memory it holds, as gpushare counts it"                      |r| Value::Bytes(r.holding.used);
     "quota"     "QUOTA"    6  3 "memory quota; a dash means no limit"                         |r| r.holding.quota.bytes.map_or(Value::None, Value::Quota);
     "reserved"  "RESERVED" 0  0 "memory that no other process can take, whether it holds it or not" |r| reserved(r);
-    "left"      "LEFT"     5  3 "for how long the quota still holds; then the earlier one comes back" |r| span(r.holding.quota_until_ns.map(|until| until.saturating_sub(r.now_ns)));
+    "left"      "LEFT"     7  3 "for how long the quota still holds; then the earlier one comes back" |r| span(r.holding.quota_until_ns.map(|until| until.saturating_sub(r.now_ns)));
     "full"      "FULL"     6 10 "how much of the quota is used"                               |r| r.fullness().map_or(Value::None, Value::Share);
     "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.nvml.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
     "hold"      "HOLD%"    5  5 "share of the last 20 s, or since an edit if later, it held the lock"                     |r| recent(r, |recent| Some(Value::Percent(recent.hold * 100.0)));

@@ -1,6 +1,7 @@
 //! The host beside the GPU: processors, memory, and the threads of a job.
 
 use gpushare_observe::findings;
+use gpushare_sample::PolicyKind;
 use gpushare_sample::host::{Machine, Threads};
 use gpushare_top::state::State;
 
@@ -69,6 +70,34 @@ fn a_job_that_leaves_the_gpu_alone_is_explained_by_its_threads() {
         let sentence = why(&with_threads(threads));
         assert!(sentence.ends_with(said), "{sentence}");
     }
+}
+
+#[test]
+fn without_turns_a_job_beside_others_is_not_said_to_wait_for_nothing() {
+    let mut state = State::default();
+    for mut sample in story() {
+        for process in &mut sample.snapshot.processes {
+            for holding in &mut process.devices {
+                holding.view.policy.0.kind = PolicyKind::Off;
+                holding.nvml.util_percent = Some(25);
+            }
+        }
+        for device in &mut sample.snapshot.devices {
+            device.view.policy.0.kind = PolicyKind::Off;
+        }
+        state.update(sample);
+    }
+    let sentence = why(&state);
+    let said = "shares GPU0 with";
+    assert!(
+        sentence.contains(said) && sentence.contains("is theirs"),
+        "{sentence}"
+    );
+    assert!(
+        !screen(&state).contains("get their share"),
+        "{}",
+        screen(&state)
+    );
 }
 
 #[test]

@@ -19,11 +19,10 @@ static BEFORE_MAIN: extern "C" fn() = look;
 
 extern "C" fn look() {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: the old action is written to a local variable, and all zeros are one.
-    let action = unsafe {
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr());
-        action.assume_init()
-    };
+    // SAFETY: the action is written to a local variable.
+    unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: all zeros are an action too.
+    let action = unsafe { action.assume_init() };
     WAS_IGNORED.store(action.sa_sigaction == libc::SIG_IGN, Relaxed);
 }
 

@@ -1,6 +1,9 @@
 //! `gpushare undo`: undoes edits.
 
 use std::io::Write;
+use std::time::Duration;
+
+use jiff::Timestamp;
 
 use super::edits;
 use crate::{Done, note, segments};
@@ -51,11 +54,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     for sentence in editor.unreadable()? {
         note(&sentence);
     }
+    let mut newest = None;
     for done in 0..args.last.unwrap_or(1) {
         match editor.undo_newest(1, Place::Ctl, reason) {
             Ok(undone) => {
                 for (entry, applied) in undone {
                     report(&entry, &applied, &sample, args.verbose, out)?;
+                    newest = Some(entry);
                 }
             }
             Err(failure) if done == 0 => return Err(failure.into()),
@@ -67,7 +72,27 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             }
         }
     }
+    // A command may make several edits, as for each of several jobs.
+    if let (Some(undone), Some(next)) = (newest, editor.undoable()?.first())
+        && are_of_one_moment(&undone, next)
+    {
+        note(&format!(
+            "edit {} on {} was made at the same moment and stays; gpushare undo takes it back too",
+            next.number,
+            plain(&next.record.target)
+        ));
+    }
     Ok(Exit::Done)
+}
+
+/// Edits of one command are not further apart.
+const MOMENT: Duration = Duration::from_millis(50);
+
+fn are_of_one_moment(one: &Entry, other: &Entry) -> bool {
+    let time = |entry: &Entry| entry.record.time.parse::<Timestamp>().ok();
+    let apart = time(one).zip(time(other));
+    one.record.uid == other.record.uid
+        && apart.is_some_and(|(one, other)| one.duration_since(other).unsigned_abs() < MOMENT)
 }
 
 fn report(

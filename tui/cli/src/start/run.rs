@@ -113,7 +113,7 @@ pub fn run(args: Args) -> Done {
         launch.join_mps(&dir.path, settings, &environment)?;
     }
     if segments.unusable.is_none() {
-        wait_for_reserve(&environment, settings, &launch)?;
+        wait_for_reserve(&environment, settings, &launch, segments.dir.as_ref())?;
     }
     fits(environment, settings, &launch)?;
     if let Some(group) = settings
@@ -214,9 +214,17 @@ fn wait_for_reserve(
     environment: &Environment,
     settings: &Settings,
     launch: &Launch,
+    dir: Option<&SegmentDir>,
 ) -> Result<(), Failure> {
     let limits = &environment.limits.settings;
     if limits.reserve.unwrap_or_default() == Reserve::Nothing || settings.best_effort {
+        return Ok(());
+    }
+    if dir.is_some_and(|dir| dir.is_brokered) {
+        note(
+            "where a broker serves the machine, no launch reserves memory: the program starts without, unless a rule gives it some; \
+             an administrator can (gpushare set PID reserve=SIZE)",
+        );
         return Ok(());
     }
     let longest = match limits.on_full {

@@ -113,12 +113,47 @@ pub(super) fn unhindered(found: &mut Found<'_>, process: &ProcessSample, holding
     let slowed = device.and_then(|device| device.nvml.slowed_by);
     let what = match slowed.and_then(|slowed| slowed.warning()) {
         Some(warning) => format!("hardly waits ({wait:.0}%); GPU{gpu} is {warning}"),
+        None if let Some((others, percent)) = used_beside(data, process, holding) => {
+            let others = some(others, "other job");
+            let what =
+                format!("shares GPU{gpu} with {others}, and {percent}% of its use is theirs");
+            let finding = found.about(process, holding, what);
+            finding.evidence = "without turns how long it waits for them is not measured".into();
+            if !advised(finding, data, process, gpu) {
+                finding.advise("gpushare tune tries what serves these jobs");
+            }
+            return;
+        }
         None if spent.hold > 0.8 => {
             format!("has GPU{gpu} {hold:.0}% of the time: it is as fast as the GPU")
         }
         None => return elsewhere(found, process, holding),
     };
     found.about(process, holding, what);
+}
+
+/// A job with this share of a device's time, in per cent, uses it.
+const USES: u32 = 5;
+
+/// Returns how many other jobs use a device beside a process without turns, and their part of what all use, in per cent. A process that
+/// hardly uses it itself is slowed by something else.
+fn used_beside(data: &Data, process: &ProcessSample, holding: &Holding) -> Option<(usize, u32)> {
+    if holding.policy.0.kind.is_gated() {
+        return None;
+    }
+    let uses = |holding: &Holding| holding.nvml.util_percent.filter(|percent| *percent >= USES);
+    let own = uses(holding)?;
+    let others = data.there(holding.gpu);
+    let others = others.filter(|(other, _)| Who::of(other) != Who::of(process));
+    let others: Vec<u32> = others.filter_map(|(_, held)| uses(held)).collect();
+    let theirs: u32 = others.iter().sum();
+    (theirs > 0).then(|| (others.len(), theirs * 100 / (theirs + own)))
+}
+
+/// Returns true if what a process waits for others is not known, because there are no turns on a device that they use too.
+pub fn shares_without_turns(data: &Data, process: &ProcessSample) -> bool {
+    let mut devices = process.devices.iter();
+    devices.any(|holding| used_beside(data, process, holding).is_some())
 }
 
 /// A thread with this share of a core, in per cent, has no more to get.
@@ -223,19 +258,26 @@ pub(super) fn waits(found: &mut Found<'_>, process: &ProcessSample, holding: &Ho
     {
         finding.evidence += &format!("; it also waits {waits}% of its time for a processor");
     }
+    match advised(finding, data, process, gpu) {
+        true => {}
+        false if policy.kind.is_gated() && policy.order == Order::Priority => {
+            go_first(finding, data, process, gpu);
+        }
+        false => lock::feed(finding, data, process, holding),
+    }
+}
+
+/// Proposes what is advised for a device, if the process gains by it. Returns false if nothing is.
+fn advised(finding: &mut Finding, data: &Data, process: &ProcessSample, gpu: usize) -> bool {
     let helps = |advice: &&Finding| {
         let remedy = advice.remedy.as_ref();
         remedy.is_some_and(|remedy| remedy.gainers.contains(&Who::of(process)))
     };
-    match data.advice.of(gpu).filter(helps) {
-        Some(advice) => {
-            (finding.remedy, finding.cost) = (advice.remedy.clone(), advice.cost.clone());
-        }
-        None if policy.kind.is_gated() && policy.order == Order::Priority => {
-            go_first(finding, data, process, gpu);
-        }
-        None => lock::feed(finding, data, process, holding),
+    let advice = data.advice.of(gpu).filter(helps);
+    if let Some(advice) = advice {
+        (finding.remedy, finding.cost) = (advice.remedy.clone(), advice.cost.clone());
     }
+    advice.is_some()
 }
 
 /// Proposes a higher priority than that of every other job, unless the job has the highest already.

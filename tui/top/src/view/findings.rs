@@ -113,9 +113,9 @@ pub(super) fn well(state: &State) -> Option<String> {
     match managed.as_slice() {
         [] => None,
         [one] => Some(format!("{} gets all it asks for", data.name(Who::of(one)))),
-        many if many
-            .iter()
-            .any(|process| findings::has_too_little(data, process)) =>
+        many if many.iter().any(|process| {
+            findings::has_too_little(data, process) || findings::shares_without_turns(data, process)
+        }) =>
         {
             Some("no alert; x says why a job is slow".into())
         }
