@@ -118,7 +118,7 @@ pub(super) fn unhindered(found: &mut Found<'_>, process: &ProcessSample, holding
             let what =
                 format!("shares GPU{gpu} with {others}, and {percent}% of its use is theirs");
             let finding = found.about(process, holding, what);
-            finding.evidence = "without turns how long it waits for them is not measured".into();
+            finding.evidence = "and without turns its waits for them are not measured".into();
             if !advised(finding, data, process, gpu) {
                 finding.advise("gpushare tune tries what serves these jobs");
             }
