@@ -253,9 +253,15 @@ impl<'r> DeviceLock<'r> {
     }
 
     fn eligible(&self, now_ns: u64) -> bool {
+        self.is_eligible_above(0, now_ns)
+    }
+
+    /// Returns true if this process may have turns, although it is so far above its cap.
+    fn is_eligible_above(&self, above_ns: u64, now_ns: u64) -> bool {
         let share = self.own_slot.share();
         self.follow_cap(share.cap, now_ns);
-        !share.paused && !stats::is_used_up(self.words, share.cap, now_ns)
+        let then_ns = now_ns.saturating_add(above_ns);
+        !share.paused && !stats::is_used_up(self.words, share.cap, then_ns)
     }
 
     fn policy(&self) -> LockPolicy {

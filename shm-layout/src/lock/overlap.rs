@@ -258,7 +258,14 @@ impl DeviceLock<'_> {
     /// Returns the reason that this process may not submit now, or would not after `waited_ns` of holding back. `ahead_ns` is
     /// the time that it may use the device beyond the others' share.
     pub fn held_back_by(&self, ahead_ns: u64, waited_ns: u64, now_ns: u64) -> Option<HeldBack> {
-        if self.own_slot.may_be_held_back() && !self.eligible(now_ns) && !self.is_rested(waited_ns)
+        // A process pauses once it is well above its cap, and then until it is not: after each short pause its device would be empty.
+        let above_ns = match self.held_back_for(now_ns) {
+            0 => stats::DEBT_NS,
+            _ => 0,
+        };
+        if self.own_slot.may_be_held_back()
+            && !self.is_eligible_above(above_ns, now_ns)
+            && !self.is_rested(waited_ns)
         {
             return Some(HeldBack {
                 by: None,

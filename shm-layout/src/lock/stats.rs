@@ -15,7 +15,7 @@ pub(super) const IDLE_CREDIT_NS: u64 = 100_000_000;
 /// then delay the process.
 const WAIT_CREDIT_NS: u64 = 1_000_000_000;
 /// Time by which a capped process may exceed its cap before it pauses.
-const DEBT_NS: u64 = 20_000_000;
+pub(super) const DEBT_NS: u64 = 20_000_000;
 
 /// Adds to a word that only we write; a reader may see it a little late.
 pub(super) fn add(word: &AtomicU64, amount: u64) {
