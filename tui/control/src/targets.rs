@@ -80,37 +80,25 @@ impl Chosen {
 impl Target {
     /// Returns the live processes of the target. Fails with exit code 5 if there is none.
     pub fn resolve(&self, sample: &Sample) -> Result<Vec<Chosen>, Failure> {
+        self.resolve_for(rustix::process::geteuid().as_raw(), sample)
+    }
+
+    fn resolve_for(&self, caller: u32, sample: &Sample) -> Result<Vec<Chosen>, Failure> {
         let uid = self.uid()?;
-        let chosen: Vec<Chosen> = sample
+        let mut meant: Vec<&ProcessSample> = sample
             .processes
             .iter()
             .filter(|process| self.means(process, uid))
-            .filter_map(choose)
             .collect();
+        if let Self::Name(name) = self {
+            of_one_user(&mut meant, name, caller)?;
+        }
+        let chosen: Vec<Chosen> = meant.into_iter().filter_map(choose).collect();
         if chosen.is_empty() {
-            return Err(self.no_process(sample));
+            Err(self.no_process(sample))
+        } else {
+            Ok(chosen)
         }
-        self.is_of_one_user(sample)?;
-        Ok(chosen)
-    }
-
-    /// Refuses a name that processes of several users have: whoever takes another's name would have a part in what is meant for that one.
-    fn is_of_one_user(&self, sample: &Sample) -> Result<(), Failure> {
-        let Self::Name(name) = self else {
-            return Ok(());
-        };
-        let named = sample.processes.iter().filter(|one| self.means(one, None));
-        let users: BTreeSet<u32> = named.map(|one| one.identity.uid).collect();
-        if users.len() < 2 {
-            return Ok(());
-        }
-        let known = Users::of_this_machine();
-        let users: Vec<String> = users.iter().map(|uid| known.name(*uid)).collect();
-        Err(Failure::usage(format!(
-            "processes of {} are named {}; give the pids, which gpushare ps shows",
-            users.join(" and "),
-            plain(name)
-        )))
     }
 
     /// Returns the number of the target's user, if the target is a user.
@@ -184,6 +172,26 @@ impl Target {
         };
         Failure::no_such_target(format!("{why}{hint}"))
     }
+}
+
+/// Keeps a user's own processes of those with a name that several users' processes have. Refuses the name to root, and to a user who
+/// has none of them: whoever takes another's name would have a part in what is meant for that one.
+fn of_one_user(named: &mut Vec<&ProcessSample>, name: &str, caller: u32) -> Result<(), Failure> {
+    let users: BTreeSet<u32> = named.iter().map(|one| one.identity.uid).collect();
+    if users.len() < 2 {
+        return Ok(());
+    }
+    if caller != 0 && users.contains(&caller) {
+        named.retain(|one| one.identity.uid == caller);
+        return Ok(());
+    }
+    let known = Users::of_this_machine();
+    let users: Vec<String> = users.iter().map(|uid| known.name(*uid)).collect();
+    Err(Failure::usage(format!(
+        "processes of {} are named {}; give the pids, which gpushare ps shows",
+        users.join(" and "),
+        plain(name)
+    )))
 }
 
 fn choose(process: &ProcessSample) -> Option<Chosen> {
@@ -305,20 +313,25 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_two_users_have_is_refused() {
+    fn a_name_that_two_users_have_means_ones_own_and_nothing_to_root() {
         let mut sample = sample();
         let name = Target::Name("train".into());
         sample.snapshot.processes[1].identity.label = "train".into();
         assert_eq!(name.resolve(&sample).expect("of one user").len(), 2);
         sample.snapshot.processes[1].identity.uid = 4_000_000;
-        let failure = name.resolve(&sample).expect_err("of two");
-        assert_eq!(failure.exit, Exit::Usage);
-        assert!(failure.sentence.contains("4000000"), "{}", failure.sentence);
+        let own = name.resolve_for(4_000_000, &sample).expect("one's own");
+        assert_eq!((own.len(), own[0].slot.index), (1, 1));
+        sample.snapshot.processes[0].identity.uid = 4_000_002;
+        for caller in [0, 4_000_001] {
+            let failure = name.resolve_for(caller, &sample).expect_err("of two");
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.sentence.contains("4000000"), "{}", failure.sentence);
+        }
         let group = Target::Group("team".into());
-        assert_eq!(
-            group.resolve(&sample).expect("a group is of several").len(),
-            2
-        );
+        let all = group
+            .resolve_for(0, &sample)
+            .expect("a group is of several");
+        assert_eq!(all.len(), 2);
     }
 
     #[test]
