@@ -1,4 +1,4 @@
-//! What the address sanitizer asks the program that it is in.
+//! The answer to the address sanitizer, which asks the program that it is in for options.
 #![allow(unsafe_code, reason = "exports a name of the sanitizer's")]
 
 use std::ffi::{CStr, c_char};

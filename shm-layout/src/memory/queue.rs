@@ -180,15 +180,7 @@ struct Other {
 impl<'r> Ledger<'r> {
     /// Enqueues a request that was just denied. Waits while another thread of this process has a ticket.
     pub fn enqueue(&self, want: Want, denial: Denial, now_ns: u64) -> QueueTicket<'r> {
-        let place = self.take_ticket(
-            want,
-            denial,
-            Blocked::by(denial.limit),
-            now_ns,
-            self.lock_ticket(),
-        );
-        place.announce(now_ns);
-        place
+        self.enqueue_as(Blocked::by(denial.limit), want, denial, now_ns)
     }
 
     /// Enqueues a request that [comes after others](Self::blocked_by) in the same way.
@@ -197,6 +189,16 @@ impl<'r> Ledger<'r> {
             Limit::Device => Blocked::Behind,
             limit => Blocked::by(limit),
         };
+        self.enqueue_as(blocked, want, denial, now_ns)
+    }
+
+    fn enqueue_as(
+        &self,
+        blocked: Blocked,
+        want: Want,
+        denial: Denial,
+        now_ns: u64,
+    ) -> QueueTicket<'r> {
         let place = self.take_ticket(want, denial, blocked, now_ns, self.lock_ticket());
         place.announce(now_ns);
         place

@@ -1,6 +1,6 @@
 //! Memory that is refused, that is waited for, and that is left on a device.
 
-/// What a request waits for.
+/// The reason that a request waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -84,7 +84,7 @@ impl Blocked {
 pub struct MemoryWait {
     /// Number of bytes.
     pub bytes: u64,
-    /// What it waits for.
+    /// The reason that it waits.
     pub limit: Blocked,
     /// True if the process had the memory before and restores it.
     pub is_return: bool,

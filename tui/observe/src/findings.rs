@@ -4,12 +4,11 @@
 //! reason of each job's speed. [`advise`] finds the policy that would serve the jobs of a device better. The rules of the
 //! settings file look at the alerts and are alerts themselves. All of them print a [`Finding`].
 
-use std::fmt::Display;
-
 use crate::data::Data;
 use crate::data::effects::Effect;
 use crate::evidence::{Evidence, Job};
 use crate::finding::{Cost, Finding, Kind, Listed, OWN, Severity, settled};
+use gpushare_base::text::units::some;
 use gpushare_sample::{Holding, ProcessSample, Sample, Who};
 
 mod device;
@@ -361,10 +360,4 @@ fn listed(data: &Data, gpu: usize, holds: impl Fn(&ProcessSample) -> bool) -> Li
 fn rivals(data: &Data, gpu: usize, of: Who) -> Listed {
     let contenders = data.contenders(gpu).map(Who::of);
     Listed::of(contenders.filter(|who| *who != of), |who| data.name(who))
-}
-
-/// Writes a count with its noun: `1 time`, `3 times`.
-fn some<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
-    let end = if count == N::from(1) { "" } else { "s" };
-    format!("{count} {noun}{end}")
 }

@@ -121,7 +121,7 @@ impl<C: FnMut() -> Option<Why>, L: FnMut(&Block)> Leaving<'_, C, L> {
         }
         let mut departures = self.departures(rest);
         departures.extend(changed);
-        // Those that the host has in full come first, because they leave at once.
+        // Allocations that the host has in full come first, because they leave at once.
         departures.sort_by_key(|one| !one.is_unchanged());
         self.leave(&departures)
     }

@@ -1,4 +1,4 @@
-//! Whether this program was started with SIGPIPE ignored, as systemd starts services. Rust's runtime ignores the signal in any case
+//! An ignored SIGPIPE, with which systemd starts services, is passed on to the programs that this one starts. Rust's runtime ignores the signal in any case
 //! and gives a program that it starts the default, so a server that survives its clients would end with the first that goes.
 #![allow(
     unsafe_code,

@@ -3,6 +3,8 @@
 //! The grammar itself is shared with the preloaded library (`shm_layout::text`). This module adds the forms for a screen,
 //! which have a fixed width and one unit.
 
+use std::fmt::Display;
+
 pub use shm_layout::text::{
     Amount, PolicyEdit, TextError, format_duration, format_size, human_size, parse_amount,
     parse_duration, parse_integer, parse_memory_list, parse_percent, parse_policy, parse_size,
@@ -73,6 +75,12 @@ pub fn short_count(count: u64) -> String {
         }
     }
     count.to_string()
+}
+
+/// Writes a count with its noun: `1 time`, `3 times`.
+pub fn some<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let end = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{end}")
 }
 
 #[cfg(test)]

@@ -167,7 +167,6 @@ impl Plan {
             .iter()
             .filter_map(|(gpu, memory, _)| Some(((*gpu)?, *memory)));
         let own: BTreeMap<usize, DeviceEdit> = own.collect();
-        let mut for_all = None;
         for (gpu, memory, words) in lines {
             let memory = device_memory::requests(memory, gpu, &own, sample, Some(reason))?;
             plan.rest.extend(memory);
@@ -175,15 +174,14 @@ impl Plan {
                 continue;
             }
             let edit = policy::parse(&words)?;
-            let base = gpu.and(for_all);
+            let for_all = || match plan.everywhere.as_ref()?.change {
+                Change::Policy { policy, .. } => policy,
+                _ => None,
+            };
+            let base = gpu.and_then(|_| for_all());
             let request = policy::request(gpu, edit, base, sample, dir, Place::Ctl, Some(reason))?;
             match gpu {
-                None => {
-                    if let Change::Policy { policy, .. } = &request.change {
-                        for_all = *policy;
-                    }
-                    plan.everywhere = Some(request);
-                }
+                None => plan.everywhere = Some(request),
                 Some(gpu) => {
                     plan.own.push(gpu);
                     plan.rest.push(request);

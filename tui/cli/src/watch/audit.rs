@@ -7,6 +7,7 @@ use crate::{Done, json, note, segments};
 use shm_layout::text::PathText as _;
 
 use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_base::text::units::some;
 use gpushare_control::audit::{AuditLog, Entry, Outcome, Record, unreadable};
 use gpushare_sample::SCHEMA_VERSION;
 use gpushare_sample::keys::object;
@@ -52,12 +53,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     })?;
     let newest = &history.entries[history.entries.len().saturating_sub(args.newest)..];
     if !history.damaged.is_empty() {
-        let lines = match history.damaged.len() {
-            1 => "1 line".to_owned(),
-            several => format!("{several} lines"),
-        };
         note(&format!(
-            "{lines} of {} could not be read and left out",
+            "{} of {} could not be read and left out",
+            some(history.damaged.len(), "line"),
             log.path().shown()
         ));
     }
