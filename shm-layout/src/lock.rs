@@ -102,6 +102,12 @@ impl<'r> DeviceLock<'r> {
 
     /// Takes the lock if it is free and no other process is to have it.
     pub fn try_acquire(&self, now_ns: u64) -> bool {
+        self.take(now_ns, || now_ns)
+    }
+
+    /// Takes the lock if it is free and no other process is to have it. `began` is asked for the time once the lock is taken: a
+    /// process that the scheduler stops between its look at the clock and its turn did not hold the lock for that time.
+    fn take(&self, now_ns: u64, began: impl Fn() -> u64) -> bool {
         if self.in_untrusted_fallback() {
             self.submit_in_fallback(0, now_ns);
             return true;
@@ -122,16 +128,17 @@ impl<'r> DeviceLock<'r> {
         };
         crash_point!("acquire:taken");
         self.open_account(now_ns);
-        self.begin(mine, now_ns, None)
+        self.begin(mine, began(), None)
     }
 
     /// Waits for the lock. `give_up` is asked at each wake-up, at most 50 ms apart.
     pub fn acquire(&self, give_up: &dyn Fn() -> bool) -> Acquire {
-        let now = clock::now();
-        if self.try_acquire(now) {
+        let asked = clock::now();
+        crash_point!("acquire:asked");
+        if self.take(asked, clock::now) {
             return Acquire::Held { waited_ns: 0 };
         }
-        self.wait(now, give_up)
+        self.wait(asked, give_up)
     }
 
     /// Gives the lock up to the next waiter, and returns that waiter.

@@ -13,12 +13,17 @@ use shm_layout::*;
 
 const MS: u64 = 1_000_000;
 const ACTION: &str = "GPUSHARE_TEST_ACTION";
+/// Before the name of a step at which the child stops instead of dying.
+const STOP: &str = "stop at ";
 
 /// Plays the child's part in a child process.
 fn child() {
     let Some((point, dir)) = role() else { return };
     let action = std::env::var(ACTION).expect("an action");
-    crash::arm(&point);
+    match point.strip_prefix(STOP) {
+        Some(point) => crash::stop_at(point),
+        None => crash::arm(&point),
+    }
     act(&action, &dir, &point);
     say("survived");
     std::process::exit(7);
@@ -296,6 +301,33 @@ fn what_a_process_had_reserved_is_free_when_it_has_died_at_any_step() {
         assert!(ledger.reserve(8 * MIB).is_ok(), "{point}");
         drop(survivor);
         healthy(&dir, point);
+    }
+}
+
+#[test]
+fn a_process_that_lost_its_processor_on_the_way_to_the_lock_did_not_hold_it_meanwhile() {
+    child();
+    const TEST: &str =
+        "a_process_that_lost_its_processor_on_the_way_to_the_lock_did_not_hold_it_meanwhile";
+    for (point, waits) in [("acquire:asked", 0), ("acquire:looked", 1)] {
+        let dir = Dir::new();
+        let segments = dir.open();
+        let (holder, entry) = process(&segments, "holder");
+        acquire(&holder, entry);
+        let mut kid = spawn(TEST, &dir, &format!("{STOP}{point}"), "wait");
+        kid.hear("waiting");
+        eventually("it stops", PATIENCE, || kid.is_stopped());
+        assert_eq!(look(&segments).devices[0].waiters.len(), waits, "{point}");
+        holder.lock(entry).release(Reason::Slice, clock::now());
+        let released = clock::now();
+        kid.signal(Signal::CONT);
+        kid.hear("survived");
+        let state = segments.state();
+        let mut events = EventReader::from_start(state);
+        let holds = std::iter::from_fn(|| events.next(state)?.ok())
+            .filter(|event| event.kind == EventKind::Hold);
+        let last = holds.last().expect("it had the lock");
+        assert!(last.time_ns >= released, "{point}: {last:?}");
     }
 }
 

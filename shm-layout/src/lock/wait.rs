@@ -74,6 +74,7 @@ impl DeviceLock<'_> {
             // ORDER: Acquire pairs with the giver's Release; the owner word below is at least as new, and the settings.
             let grant = self.words.grant.load(Ordering::Acquire);
             let now = clock::now();
+            crash_point!("acquire:looked");
             self.take_part_again(now, &mut watch);
             self.words.pulse_ns.store(now, Ordering::Relaxed);
             let owner = turn.owner();
@@ -85,6 +86,8 @@ impl DeviceLock<'_> {
             }
             if who(owner) == self.me {
                 crash_point!("acquire:granted");
+                // It may have become ours only since the last look at the clock.
+                let now = clock::now();
                 let waited = now.saturating_sub(began);
                 self.words
                     .blame(watch.owner, now.saturating_sub(watch.looked_ns));

@@ -255,6 +255,16 @@ impl Kid {
         rustix::process::kill_process(pid, signal).expect("it is ours");
     }
 
+    /// Returns true if the child is stopped by a signal.
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()));
+        stat.is_ok_and(|stat| {
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with('T'))
+        })
+    }
+
     pub fn wait(&mut self) -> std::process::ExitStatus {
         let begun = Instant::now();
         loop {
