@@ -3,8 +3,10 @@
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
+    ffi::c_void,
+    mem::ManuallyDrop,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
 };
@@ -23,6 +25,7 @@ use crate::{
     faces::DefaultStream,
     handles::{Table, fresh, lock},
     memory::capacity,
+    own_thread,
     stream::{self, Mark, Stream, Streams},
 };
 
@@ -58,15 +61,19 @@ static CONTEXTS: Table<Context> = Table::new();
 static DESTROYED: Table<Context> = Table::new();
 
 thread_local! {
-    static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
+    /// It is not dropped, because exit handlers run after the thread's other variables are gone.
+    static STACK: RefCell<ManuallyDrop<Vec<Arc<Context>>>> =
+        const { RefCell::new(ManuallyDrop::new(Vec::new())) };
+}
+
+extern "C" fn drop_stack(_: *mut c_void) {
+    let stack = STACK.with(|stack| std::mem::take(&mut **stack.borrow_mut()));
+    drop(stack);
 }
 
 /// Returns the top of the calling thread's stack of contexts.
 pub fn top() -> Option<Arc<Context>> {
-    STACK
-        .try_with(|stack| stack.borrow().last().cloned())
-        .ok()
-        .flatten()
+    STACK.with(|stack| stack.borrow().last().cloned())
 }
 
 /// Returns this thread's current context, or an error if it is lost.
@@ -155,6 +162,8 @@ pub fn by_handle_or_current(handle: CUcontext) -> Result<Arc<Context>, CUerror> 
 
 /// Makes a context this thread's.
 pub fn push(context: Arc<Context>) {
+    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+    own_thread::at_end(&KEY, drop_stack);
     STACK.with(|stack| stack.borrow_mut().push(context));
 }
 

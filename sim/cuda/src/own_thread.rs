@@ -1,10 +1,12 @@
-//! Threads of the driver's own in the application's process.
+//! Threads of the driver's own in the application's process, and the ends of all threads.
 
 #![allow(unsafe_code)]
 
+use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
-use std::ptr::null_mut;
+use std::ptr::{dangling, null_mut};
+use std::sync::OnceLock;
 
 /// Starts a thread. It takes no signals, because those belong to the application.
 pub fn start(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -35,4 +37,17 @@ pub fn be_named() -> u32 {
 fn id() -> u32 {
     // SAFETY: takes nothing.
     unsafe { libc::gettid() }.unsigned_abs()
+}
+
+/// Has `clean` called when the calling thread ends. Unlike the destructor of a `thread_local!`, it is not called when the process
+/// ends: the application's exit handlers still use what it would remove. `key` belongs to `clean`.
+pub fn at_end(key: &OnceLock<libc::pthread_key_t>, clean: extern "C" fn(*mut c_void)) {
+    let key = key.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: writes the key to a local variable. If there is none, the calls below do nothing.
+        unsafe { libc::pthread_key_create(&mut key, Some(clean)) };
+        key
+    });
+    // SAFETY: the value only has to differ from NULL.
+    unsafe { libc::pthread_setspecific(*key, dangling::<u8>().cast()) };
 }

@@ -225,3 +225,33 @@ fn child_on_mig() {
     ok!(cuDeviceGetUuid_v2(&mut own, 0));
     assert_ne!(gpu, own);
 }
+
+#[test]
+fn an_exit_handler_may_use_the_driver_and_has_the_threads_context() {
+    let testbed = Testbed::new();
+    Watched::spawn(&mut in_a_process(&testbed, "contexts::child_exits")).succeed();
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+#[allow(unsafe_code)]
+fn child_exits() {
+    extern "C" fn handler() {
+        let (mut current, mut address) = (0u64, 0u64);
+        ok!(cuCtxGetCurrent(&mut current));
+        let answers = [
+            cu!(cuMemAlloc_v2(&mut address, 1usize)),
+            cu!(cuCtxSetCurrent(NULL)),
+            cu!(cuCtxSetCurrent(current)),
+            cu!(cuMemFree_v2(address)),
+        ];
+        let good = current != 0 && answers == [0; 4];
+        // SAFETY: ends the process without the test program's ends.
+        unsafe { libc::_exit(if good { 0 } else { 1 }) };
+    }
+    // SAFETY: registers a function without arguments.
+    unsafe { libc::atexit(handler) };
+    context();
+    // SAFETY: ends the process; no other thread runs.
+    unsafe { libc::exit(2) };
+}
