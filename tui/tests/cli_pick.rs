@@ -126,17 +126,39 @@ fn why_no_device_fits_is_explained_for_each() {
     let actor = devices(&world, 2);
     let entry = actor.registration.entry(1).expect("entered");
     assert!(actor.takes(entry, 2 << 30));
-    let said = world.gpushare(&["pick", "--memory", "99GiB", "--explain"]);
+    let other = actor.registration.entry(0).expect("entered");
+    assert!(actor.takes(other, 1 << 30));
+    let said = world.gpushare(&["pick", "--memory", "16GiB", "--explain"]);
     assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
     for words in [
-        "only 16.0 GiB free",
+        "only 15.0 GiB free",
         "only 14.0 GiB free",
-        "gpushare: no GPU has 99.0 GiB free",
+        "gpushare: no GPU has 16.0 GiB free",
     ] {
         assert!(said.err.contains(words), "{words}: {said:?}");
     }
     let said = world.gpushare(&["pick", "--memory", "15GiB", "--explain", "1"]);
     assert!(said.err.contains("only 14.0 GiB free"), "{said:?}");
+}
+
+#[test]
+fn more_memory_than_any_device_has_is_not_waited_for() {
+    let world = World::new();
+    let _actor = devices(&world, 2);
+    for words in [
+        &["pick", "--memory", "99GiB"][..],
+        &["run", "--wait", "--memory", "99GiB", "--", "true"],
+        &["run", "--wait", "--reserve", "99GiB", "--", "true"],
+    ] {
+        let mut command = world.command(words);
+        command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+        command
+            .said()
+            .refused(5, &["the largest GPU has 16.0 GiB, not 99.0 GiB"]);
+    }
+    world
+        .gpushare(&["pick", "--memory", "99GiB", "1"])
+        .refused(5, &["gpu1 has 16.0 GiB, not 99.0 GiB"]);
 }
 
 /// A claim is only for programs that make their first allocation later.

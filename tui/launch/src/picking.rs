@@ -98,6 +98,15 @@ pub struct Wanted<'a> {
     pub exclusive: Vec<String>,
 }
 
+impl Wanted<'_> {
+    /// Returns true if the device is one of those that may be chosen.
+    fn allows(&self, candidate: &Candidate) -> bool {
+        let uuid = uuids::parse(&candidate.uuid);
+        self.allowed
+            .is_none_or(|allowed| uuid.is_some_and(|uuid| allowed.contains(&uuid)))
+    }
+}
+
 object! {
     /// A device with its load.
     pub Candidate {
@@ -154,6 +163,9 @@ fn candidate(
             users => format!("{users} processes use it"),
         }),
         _ if wanted.free && device.picks > 0 => Some("another pick has just chosen it".into()),
+        (_, _, Some(wanted)) if device.total_bytes < wanted => {
+            Some(format!("it has {} in all", human_size(device.total_bytes)))
+        }
         (_, _, Some(wanted)) if free_bytes < wanted => {
             Some(format!("only {} free", human_size(free_bytes)))
         }
@@ -174,6 +186,29 @@ fn candidate(
     }
 }
 
+/// Returns the failure if the named device, or every allowed one, has less memory than is wanted. Waiting does not help then.
+fn too_small(
+    candidates: &[Candidate],
+    named: Option<usize>,
+    wanted: &Wanted<'_>,
+) -> Option<Failure> {
+    let bytes = wanted.bytes?;
+    let is_meant = |candidate: &&Candidate| match named {
+        Some(gpu) => candidate.gpu == gpu,
+        None => wanted.allows(candidate),
+    };
+    let meant = candidates.iter().filter(is_meant);
+    let largest = meant.max_by_key(|candidate| candidate.total_bytes)?;
+    (largest.total_bytes < bytes).then(|| {
+        let size = human_size(largest.total_bytes);
+        let which = match named {
+            Some(gpu) => format!("gpu{gpu} has {size}"),
+            None => format!("the largest GPU has {size}"),
+        };
+        Failure::no_such_target(format!("{which}, not {}; ask for less", human_size(bytes)))
+    })
+}
+
 /// Returns the device that is named, else the least busy one, or any of them if `random` is set. Fails if none may be chosen.
 pub fn choose(
     candidates: &[Candidate],
@@ -181,6 +216,9 @@ pub fn choose(
     wanted: &Wanted<'_>,
     random: bool,
 ) -> Result<usize, Failure> {
+    if let Some(failure) = too_small(candidates, named, wanted) {
+        return Err(failure);
+    }
     if let Some(gpu) = named {
         return match candidates
             .get(gpu)
@@ -206,13 +244,7 @@ pub fn choose(
             .then(b.free_bytes.cmp(&a.free_bytes))
     });
     best.map(|best| best.gpu).ok_or_else(|| {
-        let is_allowed = |candidate: &Candidate| {
-            let uuid = uuids::parse(&candidate.uuid);
-            wanted.allowed.is_none_or(|allowed| {
-                uuid.is_some_and(|uuid| allowed.contains(&uuid))
-            })
-        };
-        if !candidates.iter().any(is_allowed) {
+        if !candidates.iter().any(|candidate| wanted.allows(candidate)) {
             return Failure::failed(format!(
                 "no GPU may be picked: {} lists none of the GPUs here; correct the list or set {}",
                 allowed_path().shown(),
@@ -276,6 +308,14 @@ pub fn check_reserve(
                 human_size(wanted),
                 device.gpu,
                 human_size(quota)
+            )));
+        }
+        if wanted > device.total_bytes {
+            return Err(Failure::usage(format!(
+                "gpu{} has {} and cannot reserve {}; reserve less",
+                device.gpu,
+                human_size(device.total_bytes),
+                human_size(wanted)
             )));
         }
         if wanted > device.free_bytes {

@@ -26,7 +26,7 @@ fn a_program_starts_only_if_what_it_wants_reserved_can_be_given() {
     );
     let said = run(&["--reserve", "50%", "--memory", "400M"]);
     said.refused(2, &["--reserve", "more than its quota there, 400.0 MiB"]);
-    run(&["--reserve", "2GiB"]).refused(1, &["cannot reserve 2.0 GiB"]);
+    run(&["--reserve", "2GiB"]).refused(2, &["gpu0 has 1.0 GiB and cannot reserve 2.0 GiB"]);
     run(&["--reserve", "all"]).refused(2, &["--reserve"]);
     run(&["--reserve", "400M"]).done();
     let mut two = start(&bed, &["--name", "two"]);
