@@ -8,7 +8,7 @@
 //! and admits submissions for a part of its slice while another one is not done. All hand over when all have drained,
 //! or after `grace`.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{MutexGuard, atomic::Ordering::Relaxed};
 
 use shm_layout::{DeviceLock, Ending, Mates, PolicyKind, Reason, clock};
 
@@ -174,7 +174,10 @@ impl Turn {
             // Under `overlap` nothing is exclusive, so there is no work to wait for. A process that is locked for a
             // checkpoint can neither query its streams nor hold others back.
             if matches!(reason, Reason::Off | Reason::Exit) || is_locked() {
-                self.end_overlap(&mut state, process, device);
+                state = self.settled(state);
+                if state.overlapping && state.phase == Phase::Held {
+                    self.end_overlap(&mut state, process, device);
+                }
             }
             return false;
         }
@@ -201,6 +204,19 @@ impl Turn {
         };
         self.end(process, device, stopped, drained, reason);
         true
+    }
+
+    /// Waits until no other thread is held back or looks whether all work is done, at most half a second: that thread sets the
+    /// phase when it returns.
+    fn settled<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.recheck.store(true, Relaxed);
+        for _ in 0..10 {
+            if !state.overlapping || state.phase == Phase::Held {
+                break;
+            }
+            state = self.wait(state);
+        }
+        state
     }
 
     /// Hands the lock over after a stop. If the work was not drained, the release counts as forced.

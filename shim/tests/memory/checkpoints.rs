@@ -1,6 +1,8 @@
 //! A process that is locked for a checkpoint, which does not keep others from the device, and green contexts, whose streams are
 //! drained and forgotten like others.
 
+use std::time::Duration;
+
 use gpushare_testbed::Testbed;
 
 use crate::client::Client;
@@ -47,4 +49,19 @@ fn work_in_a_green_contexts_stream_takes_its_turn() {
     // The context is destroyed with a stream that a drain would query.
     holder.ok("green-destroy g");
     other.ok("submit a");
+}
+
+#[test]
+fn a_process_may_lock_itself_while_its_keeper_looks_whether_it_is_idle() {
+    let bed = Testbed::new();
+    let mut one = client(&bed, "overlap idle=1ms");
+    for round in 0..300 {
+        one.ok("submit a");
+        // The keeper looks a millisecond after the submission.
+        std::thread::sleep(Duration::from_micros(700 + round % 7 * 100));
+        one.ok("lock");
+        one.ok("unlock");
+    }
+    let process = &one.process();
+    assert_eq!(process.devices[0].counters.faults, 0);
 }
