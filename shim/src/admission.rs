@@ -73,12 +73,12 @@ impl Admission {
     }
 }
 
-/// Admits a submission to the stream `key`.
+/// Admits a submission to the stream `key`, which the application makes at this [`thread::place`].
 #[cold]
 #[inline(never)]
-pub fn admit(key: usize, work: Work) -> Admission {
+pub fn admit(key: usize, place: usize, work: Work) -> Admission {
     loop {
-        let admission = try_to_admit(key, work);
+        let admission = try_to_admit(key, place, work);
         let Admission::Aside(why) = admission else {
             return admission;
         };
@@ -101,8 +101,8 @@ pub fn admit(key: usize, work: Work) -> Admission {
     }
 }
 
-fn try_to_admit(key: usize, work: Work) -> Admission {
-    match catch(|| decide(key, work)) {
+fn try_to_admit(key: usize, place: usize, work: Work) -> Admission {
+    match catch(|| decide(key, place, work)) {
         Ok(Ok(pass)) => Admission::Inside(pass),
         Ok(Err(why)) => {
             count(why);
@@ -153,9 +153,9 @@ pub fn count(why: Bypass) {
     }
 }
 
-fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
+fn decide(key: usize, place: usize, work: Work) -> Result<Pass, Bypass> {
     let thread = thread::attached();
-    if thread.is_in_a_hook() {
+    if !thread.comes_from(place) {
         return Err(Bypass::Reentrant);
     }
     if eviction::is_evicted() {
@@ -174,6 +174,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
     };
     // An attachment in a forked child gives the thread a new record.
     let thread = thread::attached();
+    thread.comes_from(place);
     if process.is_leaving() {
         return Err(Bypass::Leaving);
     }

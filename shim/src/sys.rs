@@ -11,7 +11,7 @@ pub mod next_ioctl;
 mod old_libc;
 pub mod own_thread;
 pub mod resource_manager;
-mod signals;
+pub mod signals;
 pub mod stderr;
 pub mod tasks;
 pub mod thread_start;

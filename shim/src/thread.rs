@@ -113,6 +113,23 @@ pub fn set_repeats_launches(repeats: bool) {
     }
 }
 
+/// Returns the place on the stack of the function that this is inlined into.
+#[inline(always)]
+pub fn place() -> usize {
+    let place: usize;
+    // SAFETY: copies a register.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!("mov {}, rsp", out(reg) place, options(nomem, nostack, preserves_flags))
+    };
+    // SAFETY: copies a register.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("mov {}, sp", out(reg) place, options(nomem, nostack, preserves_flags))
+    };
+    place
+}
+
 /// A scope inside a hook: calls that the driver itself makes in it go directly to the driver.
 pub struct Inside(&'static Thread);
 
@@ -120,8 +137,14 @@ impl Inside {
     /// Enters a hook. Returns `None` if the thread is already in one.
     #[inline(always)]
     pub fn enter() -> Option<Self> {
+        Self::enter_from(place())
+    }
+
+    /// Does the same for a call whose [`place`] is known more exactly.
+    #[inline(always)]
+    pub fn enter_from(place: usize) -> Option<Self> {
         let thread = attached();
-        if thread.is_in_a_hook() {
+        if !thread.comes_from(place) {
             return None;
         }
         thread.inside.store(ELSEWHERE, Relaxed);
@@ -147,6 +170,7 @@ impl Inside {
     /// Moves the mark to the thread's new record, one of [`all`], after the process has attached within this call.
     pub fn renewed(self) -> Self {
         let now = attached();
+        now.entered.store(self.0.entered.load(Relaxed), Relaxed);
         now.inside.store(ELSEWHERE, Relaxed);
         if std::ptr::eq(self.0, now) {
             return self;
@@ -168,9 +192,12 @@ impl Thread {
         if before != ELSEWHERE {
             return wait();
         }
+        let place = self.entered.load(Relaxed);
         // ORDER: Release pairs with the Acquire in `is_inside_anything`; earlier driver calls have returned.
         self.inside.store(OUTSIDE, Release);
         let waited = wait();
+        // A signal handler may have made a call in the meantime.
+        self.entered.store(place, Relaxed);
         self.inside.store(ELSEWHERE, Relaxed);
         waited
     }
@@ -247,6 +274,7 @@ fn make() -> &'static Thread {
         tally: AtomicPtr::new(null_mut()),
         return_address: Cell::new(0),
         saved_register: Cell::new(0),
+        entered: AtomicUsize::new(0),
         launched: AtomicU64::new(0),
         recent: Default::default(),
         allotted: Cell::new(0),

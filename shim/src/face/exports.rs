@@ -106,13 +106,14 @@ macro_rules! export {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> CUresult {
+            let place = thread::place();
             // The arguments are in memory for the case of a panic, so that no register has to keep them.
             let call = &(($($arg,)*), Cell::new(None));
             let result = catch(|| {
                 let (($($arg,)*), answer) = (call.0, &call.1);
                 // SAFETY: the arguments are the caller's own, for this function.
                 let driver = move || unsafe { driver::call::$name($($arg),*) };
-                let Some(inside) = thread::Inside::enter() else {
+                let Some(inside) = thread::Inside::enter_from(place) else {
                     return driver();
                 };
                 let errno = &inside.thread().keep_errno();

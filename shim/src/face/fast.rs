@@ -68,6 +68,7 @@ macro_rules! launch_kernel {
             "je 3f",
             "cmp dword ptr [rax + {inside}], 0",
             "jne 3f",
+            "mov qword ptr [rax + {entered}], rsp",
             "mov dword ptr [rax + {inside}], {submitting}",
             "mov r11, qword ptr [rax + {gate}]",
             "mov r10, qword ptr [rsp + 24]", // the stream
@@ -86,6 +87,7 @@ macro_rules! launch_kernel {
             ".cfi_endproc",
             personality = sym $crate::face::fast::personality,
             inside = const $crate::thread::offset::INSIDE,
+            entered = const $crate::thread::offset::ENTERED,
             submitting = const $crate::gate::SUBMITTING,
             gate = const $crate::thread::offset::GATE,
             last = const $crate::thread::offset::LAST + 8 * Symbol::$name.per_thread() as usize,

@@ -365,6 +365,7 @@ macro_rules! through {
             "je 3f\n",
             "cmp dword ptr [rax + {inside}], 0\n",
             "jne 4f\n", // within a call already: straight on
+            "mov qword ptr [rax + {entered}], rsp\n",
             "mov dword ptr [rax + {inside}], ",
             $mark,
             "\n",
@@ -394,6 +395,7 @@ macro_rules! through {
             "mov rax, qword ptr fs:[rax]\n",
             "test rax, rax\n",
             "je 4b\n",
+            "mov qword ptr [rax + {entered}], rsp\n",
             "mov dword ptr [rax + {inside}], ",
             $mark,
             "\n",
@@ -447,6 +449,7 @@ std::arch::global_asm!(
     suspension = sym crate::thread::SUSPENSION,
     clear_the_way = sym clear_the_way,
     inside = const thread::offset::INSIDE,
+    entered = const thread::offset::ENTERED,
     elsewhere = const u32::MAX,
     asking = const thread::ASKING,
     straight_on = const -1,

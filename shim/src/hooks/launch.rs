@@ -69,10 +69,11 @@ pub fn submit(
 ) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
     let symbol = real.symbol();
+    let place = thread::place();
     // A graph is not like the kernels for which the thread has an allotment.
     let is_graph = matches!(work, Work::Graph);
     if let Some(thread) = thread::current()
-        && (thread.begin(key) || !is_graph && thread.begin_allotted(key))
+        && (thread.begin(key, place) || !is_graph && thread.begin_allotted(key, place))
     {
         let ends = EndsSubmission(thread);
         let answer = real.call();
@@ -80,11 +81,13 @@ pub fn submit(
         drop(ends);
         if let Err(error) = answer {
             let again = real.forward;
-            return failed(symbol, key, work.to_parts(), error, &move || again());
+            return failed(symbol, (key, place), work.to_parts(), error, &move || {
+                again()
+            });
         }
         return answer;
     }
-    let submission = SlowSubmission::begin(symbol, key, work.to_parts());
+    let submission = SlowSubmission::begin(symbol, (key, place), work.to_parts());
     if let Some(error) = submission.admission.refusal() {
         return Err(error);
     }
@@ -92,7 +95,9 @@ pub fn submit(
     submission.end();
     if let Err(error) = answer {
         let again = real.forward;
-        return failed(symbol, key, work.to_parts(), error, &move || again());
+        return failed(symbol, (key, place), work.to_parts(), error, &move || {
+            again()
+        });
     }
     answer
 }
@@ -104,7 +109,7 @@ pub fn submit(
 #[inline(never)]
 fn failed(
     symbol: Symbol,
-    key: usize,
+    (key, place): (usize, usize),
     parts: (u8, usize, usize),
     error: CUerror,
     again: &dyn Fn() -> CUresult,
@@ -112,7 +117,7 @@ fn failed(
     let mut answer = Err(error);
     let mut wait = SubmissionWait::default();
     while answer == Err(CUDA_ERROR_OUT_OF_MEMORY) && has_waited(&mut wait, symbol, key) {
-        let submission = SlowSubmission::begin(symbol, key, parts);
+        let submission = SlowSubmission::begin(symbol, (key, place), parts);
         answer = match submission.admission.refusal() {
             Some(error) => Err(error),
             None => again(),
@@ -167,7 +172,7 @@ struct SlowSubmission {
 impl SlowSubmission {
     #[cold]
     #[inline(never)]
-    fn begin(symbol: Symbol, key: usize, parts: (u8, usize, usize)) -> Self {
+    fn begin(symbol: Symbol, (key, place): (usize, usize), parts: (u8, usize, usize)) -> Self {
         let _errno = Errno::keep();
         let uncancelled = Uncancelled::enter();
         let work = Work::from_parts(parts);
@@ -176,7 +181,7 @@ impl SlowSubmission {
             symbol,
             began: trace::begin(),
             work,
-            admission: admission::admit(key, work),
+            admission: admission::admit(key, place, work),
         }
     }
 

@@ -1,7 +1,11 @@
 //! Blocked signals of the calling thread, without a handler.
 #![allow(unsafe_code, reason = "libc keeps the mask")]
 
-use std::{ffi::c_int, mem::zeroed, ptr::null_mut};
+use std::{
+    ffi::c_int,
+    mem::zeroed,
+    ptr::{null, null_mut},
+};
 
 /// Size of a signal set in the kernel, in bytes; libc's sets are longer.
 const KERNEL_BYTES: usize = 8;
@@ -38,6 +42,15 @@ impl Drop for Blocked {
         // SAFETY: restores the previous mask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, null_mut()) };
     }
+}
+
+/// Returns true if the calling thread runs a signal handler on the stack that it has set aside for them.
+pub fn on_own_stack() -> bool {
+    // SAFETY: all-zero is a valid value of this plain struct.
+    let mut stack: libc::stack_t = unsafe { zeroed() };
+    // SAFETY: the result is a local variable, and nothing is set.
+    unsafe { libc::sigaltstack(null(), &mut stack) };
+    stack.ss_flags & libc::SS_ONSTACK != 0
 }
 
 /// Returns true if a blocked signal is pending for the calling thread or for the process.

@@ -15,6 +15,7 @@ use std::{
         atomic::{
             AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, *},
+            compiler_fence,
         },
     },
 };
@@ -24,7 +25,10 @@ use shm_layout::DEVICES_PER_PROCESS;
 use crate::{
     driver,
     gate::{self, Gate, OUTSIDE, SUBMITTING},
-    sys::caller_state::{Errno, ErrnoPlace},
+    sys::{
+        caller_state::{Errno, ErrnoPlace},
+        signals,
+    },
     thread::{Tally, add},
     trace::quiescence::{self, Mark},
 };
@@ -33,6 +37,9 @@ use crate::{
 pub(super) const ELSEWHERE: u32 = u32::MAX;
 /// Value of `inside` for a thread in a query.
 pub const ASKING: u32 = u32::MAX - 1;
+/// Least distance on the stack between a call and one within it, in bytes. Two calls of one function of the application's are
+/// closer, whatever the frames of the two hooks.
+const NEAR: usize = 128;
 /// Number of streams that the launch path remembers.
 pub(super) const RECENT: usize = 8;
 
@@ -63,6 +70,8 @@ pub struct Thread {
     /// The caller's return address and register during a call of `face::fast`.
     pub(super) return_address: Cell<usize>,
     pub(super) saved_register: Cell<usize>,
+    /// The place on the stack of the thread's call, the last one that was not within another.
+    pub(super) entered: AtomicUsize,
     /// Kernels that `fast` launched on the device to which the thread is bound; they are in no tally yet.
     pub(super) launched: AtomicU64,
     pub(super) recent: [AtomicUsize; RECENT],
@@ -109,6 +118,7 @@ pub mod offset {
     pub const INSIDE: usize = offset_of!(Thread, inside);
     pub const LAST: usize = offset_of!(Thread, last);
     pub const RETURN_ADDRESS: usize = offset_of!(Thread, return_address);
+    pub const ENTERED: usize = offset_of!(Thread, entered);
     pub const SAVED_REGISTER: usize = offset_of!(Thread, saved_register);
     pub const LAUNCHED: usize = offset_of!(Thread, launched);
     pub const REQUESTS: usize = offset_of!(Thread, requests);
@@ -145,12 +155,48 @@ impl Thread {
         self.generation == now()
     }
 
+    /// Notes the place of a call on the stack, which must be before the thread is marked as inside. Returns false for a call
+    /// within another.
+    #[inline(always)]
+    pub fn comes_from(&self, place: usize) -> bool {
+        if self.inside.load(Relaxed) != OUTSIDE && !self.has_left_its_call(place) {
+            return false;
+        }
+        self.note_place(place);
+        true
+    }
+
+    #[inline(always)]
+    fn note_place(&self, place: usize) {
+        self.entered.store(place, Relaxed);
+        // A signal handler that finds the thread inside finds this place.
+        compiler_fence(Release);
+    }
+
+    /// Returns true, and marks the thread as outside, if the application has left the call that the thread is in by a `longjmp`:
+    /// a call within that one would be further down the stack. A signal handler may run on a stack of its own.
+    #[cold]
+    #[inline(never)]
+    fn has_left_its_call(&self, place: usize) -> bool {
+        let is_within = place.saturating_add(NEAR) <= self.entered.load(Relaxed);
+        if is_within || signals::on_own_stack() {
+            return false;
+        }
+        self.set_waits_for_quota(false);
+        self.tracing.begins();
+        self.leave_all();
+        self.invalidate();
+        gate::step_out(&self.inside);
+        true
+    }
+
     /// Begins a submission on the fast path: not nested, gate open, stream known. Returns false otherwise.
     #[inline(always)]
-    pub fn begin(&self, key: usize) -> bool {
+    pub fn begin(&self, key: usize, place: usize) -> bool {
         if self.inside.load(Relaxed) != OUTSIDE {
             return false;
         }
+        self.note_place(place);
         gate::step_in(&self.inside);
         // SAFETY: a record's gate always points to one of the gates, which live as long as the process.
         let gate = unsafe { &*self.gate.load(Relaxed) };
@@ -196,11 +242,12 @@ impl Thread {
     /// Begins one of the submissions that were allotted to the thread: not nested, gate metered, the same stream. Returns
     /// false otherwise.
     #[inline(always)]
-    pub fn begin_allotted(&self, key: usize) -> bool {
+    pub fn begin_allotted(&self, key: usize, place: usize) -> bool {
         let left = self.allotted.get();
         if left == 0 || self.inside.load(Relaxed) != OUTSIDE {
             return false;
         }
+        self.note_place(place);
         gate::step_in(&self.inside);
         // SAFETY: as in `begin`.
         let gate = unsafe { &*self.gate.load(Relaxed) };

@@ -155,6 +155,12 @@ fn a_call_may_be_left_by_an_exception_or_by_the_end_of_its_thread() {
 }
 
 #[test]
+fn a_call_may_be_left_by_a_longjmp() {
+    let said = Bench::new().says("leaves_by_longjmp.c", &[], &[]);
+    assert_eq!(said, ["wrong 0, nested 2, then 0"]);
+}
+
+#[test]
 fn a_process_without_a_driver_notices_nothing() {
     let bench = Bench::new();
     let output = bench
