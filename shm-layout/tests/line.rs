@@ -562,6 +562,58 @@ fn an_order_that_keeps_everyone_waiting_does_not_hold() {
 }
 
 #[test]
+fn room_is_lacking_until_what_comes_back_has_its_margin_too() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let [(away, entry), (here, _)] = ["away", "here"].map(|label| process(&segments, label));
+    let (away, here) = (away.ledger(entry), here.ledger(entry));
+    here.reserve(900 * MIB).expect("room").commit();
+    let now = clock::now();
+    let place = away.enqueue_return(500 * MIB, 100 * MIB, now);
+    assert!(!granted(&place, now));
+    here.release(400 * MIB);
+    assert!(!granted(&place, now), "the margin is short");
+    assert!(here.is_room_lacking(true, now) && !here.has_room_for_all(now));
+    here.release(76 * MIB);
+    assert!(!here.is_room_lacking(true, now) && here.has_room_for_all(now));
+    assert!(granted(&place, now));
+}
+
+#[test]
+fn a_limit_that_was_lowered_below_what_is_to_come_back_lets_it_come_once_nothing_else_is_there() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let [(away, entry), (here, _)] = ["away", "here"].map(|label| process(&segments, label));
+    let (away, here) = (away.ledger(entry), here.ledger(entry));
+    here.reserve(MIB).expect("room").commit();
+    dir.limit(100 * MIB);
+    let now = clock::now();
+    let place = away.enqueue_return(500 * MIB, 0, now);
+    assert!(!granted(&place, now), "the limit counts beside others");
+    here.release(MIB);
+    assert!(granted(&place, now));
+    drop(place);
+    assert!(away.reserve(1).is_err(), "and for what is new");
+}
+
+#[test]
+fn who_waits_for_its_own_quota_waits_for_no_other() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (waiter, entry) = process(&segments, "waiter");
+    dir.quota(&waiter, QuotaValue::Bytes(10));
+    let ledger = waiter.ledger(entry);
+    let now = clock::now();
+    let place = enqueue(&ledger, 11, now);
+    assert!(ledger.is_queued() && !ledger.is_queued_for_others());
+    drop(place);
+    dir.quota(&waiter, QuotaValue::Inherit);
+    dir.limit(10);
+    let _place = enqueue(&ledger, 11, now);
+    assert!(ledger.is_queued_for_others());
+}
+
+#[test]
 fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
     let dir = Dir::new();
     let segments = dir.open();

@@ -106,6 +106,7 @@ fn put_right(process: &'static ManagedProcess) {
                 device.ledger.charge_unchecked(device.ledger.evicted());
                 device.ledger.returned(0);
             }
+            process.eviction.restored(clock::now());
             open(process);
         }
         Err(error) => lose(process, Why::RestoreFailed, error),
@@ -116,7 +117,6 @@ fn put_right(process: &'static ManagedProcess) {
 fn open(process: &ManagedProcess) {
     let eviction = &process.eviction;
     eviction.set_phase(Phase::Resident);
-    eviction.restored(clock::now());
     eviction.is_empty.store(false, Relaxed);
     thread::all().for_each(thread::Thread::mark_known);
     set_evicted(false);
@@ -176,6 +176,8 @@ struct Evictor {
     has_rest: bool,
     /// Earliest time of the next attempt to evict the rest, in nanoseconds.
     rest_not_before: u64,
+    /// Delay after the last attempt that failed, in nanoseconds; 0 if the last one was none.
+    rest_pause_ns: u64,
     /// Held while the driver returns only from the evictor's calls.
     asking: Option<MutexGuard<'static, ()>>,
 }
@@ -217,6 +219,7 @@ impl Evictor {
             deep_not_before: 0,
             has_rest: false,
             rest_not_before: 0,
+            rest_pause_ns: 0,
             asking: None,
         }
     }
@@ -225,6 +228,8 @@ impl Evictor {
         match self.evict() {
             Ok(footprints) => self.wait_evicted(footprints),
             Err(Stopped::Refused(refusal)) => {
+                // It never left: the time since its last return counts on.
+                self.process.eviction.forget_request();
                 open(self.process);
                 self.publish_host_bytes();
                 if self.way == Way::Checkpoint {

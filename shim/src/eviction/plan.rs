@@ -99,7 +99,7 @@ impl Plan {
                 .iter()
                 .filter_map(|rules| rules.turn_ns(swap_ns))
                 .max(),
-            waits: devices().any(|device| device.ledger.is_queued()),
+            waits: devices().any(|device| device.ledger.is_queued_for_others()),
         }
     }
 

@@ -129,6 +129,27 @@ fn for_a_server_that_comes_back_one_idle_server_leaves_and_no_second_one() {
     }
 }
 
+/// Allocations of 3 MiB take 4 MiB of the card each, which their return asks for beside their bytes.
+#[test]
+fn for_memory_that_needs_room_beside_its_bytes_enough_leaves() {
+    let (_file, bed) = world(CARD);
+    overcommit(&bed, true);
+    let start = |count: u64, mib: u64| {
+        let variables = [("GPUSHARE_SWAPPABLE", "1"), ("GPUSHARE_ON_FULL", "wait")];
+        let mut client = Client::start(&bed, &variables);
+        for number in 0..count {
+            client.ok(&format!("alloc a{number} {}", mib * MIB));
+        }
+        client.ok("synchronize");
+        thread::sleep(Duration::from_millis(300));
+        client
+    };
+    let mut odd = start(8, 3);
+    let _even = start(20, 2);
+    odd.reaches(Phase::Evicted);
+    odd.ok("synchronize");
+}
+
 #[test]
 fn a_process_with_a_long_kernel_is_not_suspended_before_its_end() {
     let (_file, bed) = world(CARD);

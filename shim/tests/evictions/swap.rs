@@ -277,6 +277,37 @@ fn of_two_processes_that_count_the_devices_differently_none_waits_for_the_other_
     assert_eq!((one.end(), two.end()), (0, 0));
 }
 
+/// Its room on the first device holds nothing yet, and who holds the second may need it.
+#[test]
+fn a_process_that_waits_for_its_second_device_gives_up_the_first_to_one_that_needs_it() {
+    let card = "[[device]]\nmemory = \"64MiB\"\n";
+    let (_file, bed) = world(&card.repeat(2));
+    overcommit(&bed, true);
+    let waits = [("GPUSHARE_SWAPPABLE", "1"), ("GPUSHARE_ON_FULL", "wait")];
+    for first in [0, 1] {
+        let mut one = Client::start(&bed, &waits);
+        for device in [0, 1] {
+            one.ok(&format!("device {device}"));
+            one.ok(&format!("alloc a{device} {}", 24 * MIB));
+        }
+        one.ok("synchronize");
+        sleep(Duration::from_millis(300));
+        let mut other = Client::start(&bed, &waits);
+        for (device, mib) in [(first, 20), (1 - first, 44)] {
+            other.ok(&format!("device {device}"));
+            other.ok(&format!("alloc a{device} {}", mib * MIB));
+        }
+        one.reaches(Phase::Evicted);
+        other.wish(&bed, Wish::Pin(true));
+        one.begin("synchronize");
+        one.reaches(Phase::Returning);
+        other.ok(&format!("device {first}"));
+        other.ok(&format!("alloc more {}", 24 * MIB));
+        drop(other);
+        assert_eq!(one.end(), 0);
+    }
+}
+
 #[test]
 fn a_host_whose_memory_ends_in_the_middle_leaves_the_process_as_it_was() {
     let bed = Testbed::new();

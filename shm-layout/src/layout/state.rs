@@ -297,7 +297,9 @@ shared! {
         1920 steps: HistogramWords,
         /// `waited_ns` at the end of the last step, less what has delayed the present one besides.
         2440 step_waited_ns: AtomicU64,
-        2448 _reserved3: [AtomicU64; 6],
+        /// Bytes that have to stay free beside those that it wants (`memory::queue`).
+        2448 line_margin: AtomicU64,
+        2456 _reserved3: [AtomicU64; 5],
     }
 }
 

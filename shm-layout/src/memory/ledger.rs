@@ -139,16 +139,24 @@ impl<'r> Ledger<'r> {
         Some(self.reopen(bytes))
     }
 
+    /// Returns the limits for `bytes` that the process had before. A limit that was lowered below them in the meantime takes nothing
+    /// away: they fit once nothing else is there.
+    pub(crate) fn return_limits(&self, bytes: u64) -> Limits {
+        let (limits, whole) = (self.limits(), self.used().saturating_add(bytes));
+        Limits {
+            quota: u64::MAX,
+            group: limits.group.max(whole),
+            device: limits.device.max(whole),
+        }
+    }
+
     /// Sets bytes aside that the process had before: whatever its own quota, but only if the device has them.
     pub(crate) fn reserve_return(
         &self,
         bytes: u64,
         margin: u64,
     ) -> Result<Reservation<'r>, Denial> {
-        let limits = Limits {
-            quota: u64::MAX,
-            ..self.limits()
-        };
+        let limits = self.return_limits(bytes);
         if let Some(reservation) = self.take_of_reserve(bytes, limits.quota) {
             return Ok(reservation);
         }

@@ -175,6 +175,8 @@ struct Other {
     holds: bool,
     /// Bytes that the process waits for.
     bytes: u64,
+    /// Bytes that have to stay free beside them.
+    margin: u64,
 }
 
 impl<'r> Ledger<'r> {
@@ -271,6 +273,7 @@ impl<'r> Ledger<'r> {
             (&self.words.line_since, now_ns),
             (&self.words.line_until, 0),
             (&self.words.line_pulse, now_ns),
+            (&self.words.line_margin, want.margin()),
         ] {
             word.store(value, Ordering::Relaxed);
         }
@@ -396,6 +399,11 @@ impl<'r> Ledger<'r> {
         found
     }
 
+    /// Returns true if a thread of this process waits for memory that other processes could give up.
+    pub fn is_queued_for_others(&self) -> bool {
+        waits_for_others(self.words)
+    }
+
     fn scope(&self, blocked: Blocked) -> Scope {
         scope_of(blocked, self.own_slot.group())
     }
@@ -418,6 +426,7 @@ impl<'r> Ledger<'r> {
                 is_return,
                 holds: entry.used.load(Ordering::Relaxed) != 0,
                 bytes: growth_of(entry),
+                margin: entry.line_margin.load(Ordering::Relaxed),
             })
         })
     }
@@ -481,16 +490,21 @@ impl<'r> Ledger<'r> {
             members += 1;
             let used = entry.used.load(Ordering::Relaxed);
             held = held.saturating_add(used);
-            let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
-            let (blocked, _) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+            let waits = waits_for_others(entry);
             let lives = liveness::mark_of(&slot.keeper) != Mark::Dead;
             // One that holds nothing, and has reserved something, may end.
             let holds = used != 0 || granted(entry.reserve.load(Ordering::Relaxed)) != 0;
-            all_wait &= !holds || lives && waits && blocked != Blocked::Quota;
+            all_wait &= !holds || lives && waits;
         });
         let foreign = self.outside().saturating_sub(members * CONTEXT_BYTES);
         all_wait && (blocked != Blocked::Device || foreign == 0)
     }
+}
+
+/// Returns true if a process waits for memory, and not only for room within its own quota.
+fn waits_for_others(entry: &DeviceEntry) -> bool {
+    let (blocked, _) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+    entry.line_bytes.load(Ordering::Relaxed) != 0 && blocked != Blocked::Quota
 }
 
 /// Returns the bytes that a process in the queue wants beyond what it has reserved.

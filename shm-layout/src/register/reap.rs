@@ -204,6 +204,7 @@ impl DeviceEntry {
             &self.submission_ns,
             &self.step_waited_ns,
             &self.reserve,
+            &self.line_margin,
         ] {
             word.store(0, Ordering::Relaxed);
         }

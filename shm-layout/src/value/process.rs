@@ -127,6 +127,8 @@ reasons! {
     NoThread = "no thread could be started in it";
     /// The operator or the launch keeps the memory on the devices.
     Pinned = "it is pinned: its memory stays on its devices";
+    /// The driver had no memory for the streams that copy.
+    CardFull = "the card is so full that the driver has no memory for what copies";
 }
 
 impl Why {
@@ -151,6 +153,7 @@ impl Why {
                 | Why::TooSoon
                 | Why::NoThread
                 | Why::Pinned
+                | Why::CardFull
         )
     }
 }

@@ -21,8 +21,10 @@ use crate::{
     managed_process::ManagedProcess,
 };
 
-/// Delay after the rest could not leave, in nanoseconds.
+/// Delay after the rest could not leave, in nanoseconds, and the longest one after several such attempts: each ends the return of what
+/// has left, and the process would never come back if they came as often as its turn.
 const AGAIN: u64 = 1_000_000_000;
+const SELDOM: u64 = 30_000_000_000;
 
 /// Returns true if memory that copies could move is on its devices.
 pub(super) fn is_there(process: &ManagedProcess) -> bool {
@@ -119,12 +121,14 @@ impl Evictor {
                 eviction.measured_more_out(moved, took.saturating_sub(gone.making_ns));
                 footprints.extend(gone.footprints);
                 self.has_rest = is_there(process);
+                self.rest_pause_ns = 0;
                 eviction.has_left_whole.fetch_or(!self.has_rest, Relaxed);
                 eviction.forget_request();
             }
             Err(Stopped::Refused(_)) => {
                 self.has_rest = false;
-                self.rest_not_before = clock::now().saturating_add(AGAIN);
+                self.rest_pause_ns = (2 * self.rest_pause_ns).clamp(AGAIN, SELDOM);
+                self.rest_not_before = clock::now().saturating_add(self.rest_pause_ns);
             }
             Err(Stopped::Lost(why, error)) => return Err((why, error)),
         }

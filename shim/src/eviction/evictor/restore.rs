@@ -51,6 +51,8 @@ const QUERIES: u64 = 100_000_000;
 const ANSWER: u64 = 3_000_000_000;
 /// Polling period of processes that end or measure.
 const NAP: Duration = Duration::from_millis(20);
+/// Time for which rooms on earlier devices are kept while another device has none and other processes wait for them, in nanoseconds.
+const KEEPS_ROOMS: u64 = 2_000_000_000;
 /// Delay after the driver had no room for one part.
 const LATER: Duration = Duration::from_millis(2);
 
@@ -163,8 +165,8 @@ impl Evictor {
         }
         let mut rooms: Vec<Room> = Vec::new();
         let in_parts = footprints.len() == 1 && !self.is_checkpointed();
-        for footprint in footprints {
-            match self.reserve(footprint, in_parts) {
+        for (at, footprint) in footprints.iter().enumerate() {
+            match self.reserve(footprint, &footprints[..at], in_parts) {
                 Ok(room) => rooms.push(room),
                 Err(why_not) => {
                     if matches!(why_not, Return::NotNow) {
@@ -199,6 +201,7 @@ impl Evictor {
         self.publish_host_bytes();
         self.say(Phase::Resident, bytes, 0);
         self.asking = None;
+        eviction.restored(clock::now());
         open(process);
         Return::Done
     }
@@ -357,8 +360,13 @@ impl Evictor {
     }
 
     /// Waits in the memory queue for room on one device, within the shared limits and within what the device has
-    /// free. With `in_parts` the memory may be restored before all of its room is there.
-    fn reserve(&mut self, footprint: &Footprint<'static>, in_parts: bool) -> Result<Room, Return> {
+    /// free, while it has room on the `earlier` ones. With `in_parts` the memory may be restored before all of its room is there.
+    fn reserve(
+        &mut self,
+        footprint: &Footprint<'static>,
+        earlier: &[Footprint<'static>],
+        in_parts: bool,
+    ) -> Result<Room, Return> {
         let ledger = &footprint.device.ledger;
         let bytes = ledger.evicted().saturating_add(footprint.besides);
         // The whole footprint must fit again, even if little was free beside it.
@@ -373,6 +381,10 @@ impl Evictor {
             self.is_still_on_its_way()?;
             if self.is_rest_lacking(clock::now()) {
                 // Otherwise two processes could wait for each other's rest.
+                return Err(Return::NotNow);
+            }
+            if self.is_to_yield(earlier, place.began_ns(), clock::now()) {
+                self.not_before = clock::now().saturating_add(AGAIN);
                 return Err(Return::NotNow);
             }
             let free = self.free_bytes(footprint.device, &mut seen);
@@ -418,6 +430,16 @@ impl Evictor {
             }
             place.sleep(now);
         }
+    }
+
+    /// Returns true if room that the process has on `earlier` devices, and does not use yet, has to be given up: the operator holds
+    /// the process back, or others wait for that room, who may hold what it waits for.
+    fn is_to_yield(&self, earlier: &[Footprint<'static>], since_ns: u64, now: u64) -> bool {
+        let is_paused = || self.process.registration.share().paused;
+        let has_waited = now.saturating_sub(since_ns) >= KEEPS_ROOMS;
+        let mut ledgers = earlier.iter().map(|one| &one.device.ledger);
+        !earlier.is_empty()
+            && (is_paused() || has_waited && ledgers.any(|ledger| ledger.is_waited_for(now)))
     }
 
     /// Returns true if the device has the granted room. The accounts contain neither contexts, nor memory kept by

@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 
 use gpushare_abi::{
     chunk_hash::{CHUNK, Hash},
-    errors::CUresult,
+    errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult},
 };
 use shm_layout::{Why, clock};
 
@@ -68,7 +68,7 @@ pub fn out(
     let all = process.memory.swappable.all().into_iter();
     let kept = all.filter(|block| !block.is_fixed);
     swap_buffer.keep_only(&kept.map(|block| block.serial).collect());
-    let [even, odd] = [lanes(&blocks), lanes(&blocks)].map(|lanes| lanes.map_err(refused));
+    let [even, odd] = [lanes(&blocks), lanes(&blocks)].map(|lanes| lanes.map_err(no_lane));
     let mut leaving = Leaving {
         process,
         leaves,
@@ -88,6 +88,14 @@ pub fn out(
         footprints: footprints(process, &leaving.gone),
         making_ns: leaving.copies.making_ns,
     })
+}
+
+/// A process is asked to leave when the card is full, and then even a stream may be too much for the driver.
+fn no_lane(error: CUerror) -> Refusal {
+    match error {
+        CUDA_ERROR_OUT_OF_MEMORY => (Why::CardFull, error.code() as u16),
+        error => refused(error),
+    }
 }
 
 /// Memory on its way out.

@@ -24,7 +24,7 @@
 
 mod choose;
 
-use super::{CONTEXT_BYTES, EvictionRules, Ledger, Other, QueueTicket, WantKind};
+use super::{CONTEXT_BYTES, EvictionRules, Ledger, Other, QueueTicket, WantKind, waits_for_others};
 use crate::{
     layout::state::{DeviceEntry, Slot},
     lock,
@@ -187,12 +187,15 @@ impl QueueTicket<'_> {
 
     /// Returns how many bytes have to leave the device before the request fits behind `before` bytes of others.
     fn missing(&self, before: u64) -> u64 {
-        let limit = self.ledger.limits().device;
+        let limits = match self.want.kind {
+            WantKind::Allocation => self.ledger.limits(),
+            WantKind::Return { .. } => self.ledger.return_limits(self.wanted()),
+        };
         let claimed = self.ledger.claimed_together();
         claimed
             .saturating_add(self.ledger.growth(self.wanted()))
             .saturating_add(before)
-            .saturating_sub(self.ledger.card(self.want.margin()).min(limit))
+            .saturating_sub(self.ledger.card(self.want.margin()).min(limits.device))
     }
 
     /// Returns how many bytes of the device the processes wait for that come before this one.
@@ -261,7 +264,7 @@ impl QueueTicket<'_> {
             Phase::Resident => {
                 let turn = rules.turn_ns(residence.swap_ns);
                 let position = self.ledger.position_of(slot, entry, share.priority, now_ns);
-                let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
+                let waits = waits_for_others(entry);
                 match self.answer(id, &residence, now_ns) {
                     Some(When::Now) if waits => match self.position.get().precedes(&position) {
                         true => Some(When::Now),
@@ -303,9 +306,9 @@ impl QueueTicket<'_> {
     /// Returns when a process with its memory on the device goes, by what it has answered: [`When::Now`] if it was not asked.
     /// `None` if it has refused, or does not answer.
     fn answer(&self, id: SlotId, residence: &Residence, now_ns: u64) -> Option<When> {
-        use Why::{Busy, Capturing, Locked, TooSoon, Wanted};
+        use Why::{Busy, Capturing, CardFull, Locked, TooSoon, Wanted};
         match residence.why {
-            Some(Busy | Capturing | Locked | TooSoon | Wanted) => {
+            Some(Busy | Capturing | CardFull | Locked | TooSoon | Wanted) => {
                 self.notice(id, now_ns, |one| one.silent_ns = now_ns);
                 Some(When::Later)
             }
@@ -348,13 +351,31 @@ fn spare_of(entry: &DeviceEntry) -> u64 {
     used.saturating_sub(reserved)
 }
 
+/// What processes in the queue want together.
+#[derive(Default)]
+struct Wanted {
+    bytes: u64,
+    /// The most that one of them needs free beside its bytes. Otherwise a process would leave until all bytes fit, and the process
+    /// that waits for them would not return.
+    margin: u64,
+}
+
+impl Wanted {
+    fn and(self, other: Other) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            margin: self.margin.max(other.margin),
+        }
+    }
+}
+
 impl<'r> Ledger<'r> {
     /// Returns true if processes in the queue lack room that this process's memory could give them: of no lower priority, and if this
     /// process waits itself, those before it. Bytes on their way out count as room unless `ignores_evictions`.
     pub fn is_room_lacking(&self, ignores_evictions: bool, now_ns: u64) -> bool {
         let (slot, priority) = (self.own_slot.words(), self.own_slot.share().priority);
         let mine = self.position_of(slot, self.words, priority, now_ns);
-        let waits = self.is_queued();
+        let waits = self.is_queued_for_others();
         let (group, is_beyond) = (self.own_slot.group(), self.is_beyond_group_reserve());
         // The leaving bytes are read first and the wanted ones last: a part that moves in between counts as neither, not as both.
         let leaving = match ignores_evictions {
@@ -365,17 +386,22 @@ impl<'r> Ledger<'r> {
         let wanted = self
             .others(now_ns)
             .filter(|other| is_beyond || other.group == group)
-            .map(|other| (other.position, other.bytes))
-            .filter(|(position, _)| {
+            .filter(|other| {
+                let position = &other.position;
                 position.scope == Scope::Device && position.priority >= priority
             })
-            .filter(|(position, _)| !waits || position.precedes(&mine))
-            .fold(0, |sum: u64, (_, bytes)| sum.saturating_add(bytes));
-        if wanted == 0 || self.used() <= self.reserved() {
+            .filter(|other| !waits || other.position.precedes(&mine))
+            .fold(Wanted::default(), Wanted::and);
+        if wanted.bytes == 0 || self.used() <= self.reserved() {
             return false;
         }
-        let most = self.card(self.spare(now_ns)).min(self.limits().device);
-        held.saturating_add(wanted) > most
+        let spare = self.spare(now_ns).max(wanted.margin);
+        held.saturating_add(wanted.bytes) > self.card(spare).min(self.limits().device)
+    }
+
+    /// Returns true if a process waits for room of the device, whatever its priority.
+    pub fn is_waited_for(&self, now_ns: u64) -> bool {
+        self.others_for_device(now_ns).next().is_some()
     }
 
     /// Returns true if those in the queue that lack room of the device wait for memory that returns: they want all of it at once, while
@@ -389,11 +415,12 @@ impl<'r> Ledger<'r> {
     pub fn has_room_for_all(&self, now_ns: u64) -> bool {
         // The wanted bytes are read last: a part that moves in between counts twice.
         let spare = self.headroom_with(self.spare(now_ns), now_ns);
-        let (held, most) = (self.claimed_together(), self.card(spare));
+        let held = self.claimed_together();
         let wanted = self
             .others_for_device(now_ns)
-            .fold(0, |sum: u64, other| sum.saturating_add(other.bytes));
-        held.saturating_add(wanted) <= most.min(self.limits().device)
+            .fold(Wanted::default(), Wanted::and);
+        let most = self.card(spare.max(wanted.margin));
+        held.saturating_add(wanted.bytes) <= most.min(self.limits().device)
     }
 
     /// Lists the other processes in the queue that lack room of the device, and not within a limit of their own or their group's.
