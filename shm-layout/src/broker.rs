@@ -31,7 +31,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use self::accounts::{ACCOUNTS, devices_in, make_accounts};
+pub use self::accounts::{ACCOUNTS, are_accounts, devices_in, make_accounts};
 use self::readonly::ReadOnly;
 use crate::{
     edit::Operator,

@@ -12,7 +12,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 
 use super::{Broker, clock, registry_of};
 use crate::{
-    broker::socket::SEALS,
+    broker::socket::{SEALS, is_sealed},
     layout::{
         codec::{self, EVERY_DEVICE},
         private_account::{self, PrivateAccount},
@@ -82,6 +82,12 @@ impl Broker {
     fn entry(&self, slot: SlotId) -> Option<&RegistryEntry> {
         registry_of(&self.segments).entry(usize::from(slot.index))
     }
+}
+
+/// Returns true if this is memory that a broker made for a process's accounts: a tenant can map any other file of root's under
+/// any name.
+pub fn are_accounts(memory: &std::fs::File) -> bool {
+    is_sealed(memory, private_account::SIZE)
 }
 
 impl Broker {

@@ -8,6 +8,7 @@ use super::namespaces::Namespaces;
 use crate::account::Account;
 use crate::container_of;
 use gpushare_base::host::procfs;
+use gpushare_base::text::users::given_to;
 
 /// Bit of CAP_SYS_ADMIN in the kernel's capability sets.
 const SYS_ADMIN: u64 = 1 << 21;
@@ -69,9 +70,12 @@ impl ClientPrivileges {
 }
 
 /// Returns the user of a process with this uid: the user who made its user namespace, because that user has many uids in it
-/// and could avoid rules, rights and limits by changing them. In a namespace that root made, it is the uid.
+/// and could avoid rules, rights and limits by changing them. Outside of such namespaces it is the user whom the machine gave the
+/// uid for them. In a namespace that root made, it is the uid.
 pub fn user(pid: u32, uid: u32) -> u32 {
-    namespace_maker(pid).unwrap_or(uid)
+    namespace_maker(pid)
+        .or_else(|| given_to(uid))
+        .unwrap_or(uid)
 }
 
 /// Returns the account that a process's slot is charged to: its [`user`], or the container if root made one, because the

@@ -56,7 +56,8 @@ pub fn is_still(vouched: &Vouched) -> bool {
 /// the name in a file that root may read.
 fn name_of(pid: u32, claim: &Claim) -> String {
     // A process inside of the container can take any name, so only processes outside count.
-    let outside = |cgroups: &str| !claim.holds(cgroups);
+    let inside = claim.clone();
+    let outside = move |cgroups: &str| !inside.holds(cgroups);
     let monitor = monitor(pid, &claim.name, outside).map(|(_, name)| name);
     let known = monitor.or_else(|| docker(&claim.name).filter(|_| claim.by == 0));
     said_by(claim.by, &known.unwrap_or_else(|| claim.name.clone()))
@@ -71,27 +72,37 @@ fn name_by_user(pid: u32) -> Option<String> {
 }
 
 /// Finds podman's monitor, an ancestor of the container's processes with the name among its arguments. Returns its owner
-/// and the name.
-fn monitor(pid: u32, id: &str, may_be: impl Fn(&str) -> bool) -> Option<(u32, String)> {
-    ancestors(pid).find_map(|pid| {
-        let stat = procfs::record(format!("/proc/{pid}/stat")).ok()?;
-        // The arguments are read only if the process may be a monitor, because they are in its own memory.
-        stat.contains("(conmon)").then_some(())?;
-        let arguments = procfs::of_memory(format!("/proc/{pid}/cmdline").into(), u64::MAX).ok()?;
-        let arguments = String::from_utf8_lossy(&arguments);
-        let mut arguments = arguments.split('\0');
-        arguments.next()?.ends_with("conmon").then_some(())?;
-        let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;
-        may_be(&cgroups).then_some(())?;
-        let arguments: Vec<&str> = arguments.collect();
-        let behind = |option: &str| {
-            let at = arguments.iter().position(|word| *word == option)?;
-            arguments.get(at + 1).copied()
-        };
-        behind("-c").filter(|whole| whole.starts_with(id))?;
-        let by = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
-        Some((by, behind("-n")?.to_owned()))
-    })
+/// and the name. A user may have many processes with a monitor's name, so one time limit is for all of them.
+fn monitor(
+    pid: u32,
+    id: &str,
+    may_be: impl Fn(&str) -> bool + Send + 'static,
+) -> Option<(u32, String)> {
+    let id = id.to_owned();
+    let found =
+        procfs::in_time(move || ancestors(pid).find_map(|pid| said_by_monitor(pid, &id, &may_be)));
+    found.ok().flatten()
+}
+
+/// Returns the owner and the name that this process gives, if it is such a monitor.
+fn said_by_monitor(pid: u32, id: &str, may_be: &impl Fn(&str) -> bool) -> Option<(u32, String)> {
+    let stat = procfs::record(format!("/proc/{pid}/stat")).ok()?;
+    // The arguments are read only if the process may be a monitor, because they are in its own memory.
+    stat.contains("(conmon)").then_some(())?;
+    let arguments = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let arguments = String::from_utf8_lossy(&arguments);
+    let mut arguments = arguments.split('\0');
+    arguments.next()?.ends_with("conmon").then_some(())?;
+    let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;
+    may_be(&cgroups).then_some(())?;
+    let arguments: Vec<&str> = arguments.collect();
+    let behind = |option: &str| {
+        let at = arguments.iter().position(|word| *word == option)?;
+        arguments.get(at + 1).copied()
+    };
+    behind("-c").filter(|whole| whole.starts_with(id))?;
+    let by = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    Some((by, behind("-n")?.to_owned()))
 }
 
 /// Returns a name with the name of the user who chose it before it, unless that is root.

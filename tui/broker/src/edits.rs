@@ -48,7 +48,8 @@ pub fn make(
             );
         }
     };
-    let undoes = ask.undoes;
+    // Others could otherwise have the log say that an administrator's edit is undone.
+    let undoes = ask.undoes.filter(|_| caller.administrator);
     let request = requested(broker, caller, ask);
     let who = name_of(peer, caller.user);
     let mut record = Record::of(&request, caller.user, who, undoes);

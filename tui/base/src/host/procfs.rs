@@ -25,17 +25,22 @@ impl Late {
 
 /// Runs `look`, which reads another process's memory files, with a time limit. A process can keep the lock of its own memory
 /// (by a file system of its own that does not answer), and then every reader of its `maps`, `map_files` and `cmdline` waits. A
-/// read that takes too long is left to end by itself. While several do, later ones get less time.
+/// read that takes too long is left to end by itself. While several do, later ones get less time, and while many do, none.
 pub fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T, Late> {
     const FEW: u32 = 8;
+    const MANY: u32 = 32;
     static STUCK: AtomicU32 = AtomicU32::new(0);
-    let patience = match STUCK.fetch_add(1, Ordering::Relaxed) {
-        0..FEW => Duration::from_millis(100),
-        _ => Duration::from_millis(5),
-    };
-    let (send, found) = sync_channel(1);
     let lasts = Arc::new(());
     let late = Late(Arc::downgrade(&lasts));
+    let patience = match STUCK.fetch_add(1, Ordering::Relaxed) {
+        0..FEW => Duration::from_millis(100),
+        FEW..MANY => Duration::from_millis(5),
+        _ => {
+            STUCK.fetch_sub(1, Ordering::Relaxed);
+            return Err(late);
+        }
+    };
+    let (send, found) = sync_channel(1);
     let looks = move || {
         let found = look();
         STUCK.fetch_sub(1, Ordering::Relaxed);

@@ -69,6 +69,40 @@ impl Users {
     }
 }
 
+/// Returns the user who may take this number, because the machine gives it to that user for user namespaces (`/etc/subuid`).
+/// `None` for a number that has a user of its own, or that no user was given. A program that the user made in such a namespace,
+/// with the set-user-ID bit, has the number outside of it too.
+pub fn given_to(uid: u32) -> Option<u32> {
+    const FIRST: u32 = 1000;
+    if uid < FIRST {
+        return None;
+    }
+    let given = std::fs::read("/etc/subuid").unwrap_or_default();
+    owner_of(
+        uid,
+        &String::from_utf8_lossy(&given),
+        &Users::of_this_machine(),
+    )
+}
+
+fn owner_of(uid: u32, given: &str, users: &Users) -> Option<u32> {
+    let has = |line: &&str| {
+        let mut numbers = line
+            .split(':')
+            .skip(1)
+            .map(|field| field.trim().parse::<u32>());
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(first)), Some(Ok(count))) => {
+                uid.checked_sub(first).is_some_and(|at| at < count)
+            }
+            _ => false,
+        }
+    };
+    let of_its_own = users.by_uid.contains_key(&uid);
+    let line = given.lines().find(has).filter(|_| !of_its_own)?;
+    users.uid(line.split(':').next()?.trim())
+}
+
 /// Returns the number and name of the user that this program runs as. Under `sudo` the name includes the user who called
 /// it: `root(alice)`.
 pub fn who_am_i() -> (u32, String) {
@@ -83,6 +117,24 @@ pub fn who_am_i() -> (u32, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_was_given_to_a_user_for_namespaces_is_that_users() {
+        let users = Users::parse("alice:x:1000:1000::/:\nbob:x:100500:1::/:\n");
+        let given =
+            "# a comment\nalice:100000:65536\n1001:200000:10\nnobody-known:300000:5\nbroken:x:\n";
+        for (uid, owner) in [
+            (100_000, Some(1000)),
+            (165_535, Some(1000)),
+            (165_536, None),
+            (100_500, None),
+            (200_009, Some(1001)),
+            (300_000, None),
+            (1000, None),
+        ] {
+            assert_eq!(owner_of(uid, given, &users), owner, "{uid}");
+        }
+    }
 
     #[test]
     fn names_and_numbers_are_found_both_ways() {

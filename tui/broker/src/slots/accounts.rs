@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 
 use shm_layout::SlotId;
-use shm_layout::broker::ACCOUNTS;
+use shm_layout::broker::{ACCOUNTS, are_accounts};
 
 use super::Slots;
 use crate::mappings::{Mapping, mapping};
@@ -73,6 +73,7 @@ impl Slots {
                     return None;
                 }
             };
+            are_accounts(&memory).then_some(())?;
             let meta = memory.metadata().ok()?;
             (meta.ino() == inode && meta.uid() == 0).then_some(memory)
         });

@@ -12,6 +12,10 @@ use crate::account::Account;
 const RESERVED: usize = 8;
 const FEW: usize = 8;
 
+fn names(named: &[(&Account, Vec<Uuid>)], uuid: &Uuid) -> bool {
+    named.iter().any(|(_, devices)| devices.contains(uuid))
+}
+
 impl Slots {
     /// Gives a device its place in the registry, unless it has one. `account` made the request. The error is a sentence.
     pub fn enter_device(&mut self, account: &Account, uuid: Uuid) -> Result<(), String> {
@@ -41,7 +45,8 @@ impl Slots {
                  themselves, and {account} has {alone}; end some programs"
             ));
         }
-        let is_used = |uuid| self.named().iter().any(|(_, named)| named.contains(&uuid));
+        // Read again only for a device that is about to lose its place: its process may have entered it by now.
+        let is_used = |uuid| names(&named, &uuid) || names(&self.named(), &uuid);
         match self.broker.place_device(uuid, is_used) {
             true => Ok(()),
             false => Err(NoDevice::Machine.to_string()),
