@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use shm_layout::Change;
 use shm_layout::socket::Connection;
 use shm_layout::wire::{Field, Message, Verb};
+use shm_layout::{Change, Set, ShareEdit, SlotId};
 
 use crate::support::*;
 
@@ -325,6 +325,43 @@ pub fn pesterer(times: u32) {
         assert!(connection.ask(&edit).is_err());
     }
     say("asked");
+}
+
+/// In a child: pauses the first process, as if that undid the edit of this generation.
+pub fn undoer(generation: u64) {
+    let share = ShareEdit {
+        paused: Set::To(true),
+        ..ShareEdit::default()
+    };
+    let slot = SlotId { index: 0, epoch: 1 };
+    let ask = serde_json::json!({
+        "change": Change::ProcessShare { slot, share },
+        "target": "x", "reason": null, "place": "ctl",
+        "expected_generation": null, "undoes": generation,
+    });
+    let edit = Message::new(Verb::Edit).with(Field::Json, ask);
+    let connection = Connection::to(&dir()).expect("it serves");
+    connection.ask(&edit).expect("it is the user's own");
+    say("made");
+}
+
+#[test]
+fn a_users_edit_does_not_count_as_the_undoing_of_an_administrators() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let _alice = machine.joined(ALICE, "train");
+    for policy in ["timeslice=5ms", "timeslice=50ms"] {
+        machine.run(0, &["policy", "set", "all", policy]).done();
+    }
+    let newest = machine.audit().last().expect("logged")["generation"].as_u64();
+    let newest = newest.expect("an edit has one");
+    let child = machine.plays(ALICE, "undoer", &[&newest.to_string()]);
+    assert_eq!(child.hear(), "made");
+    machine.run(0, &["resume", "name:train"]).done();
+    machine.run(0, &["undo", &newest.to_string()]).done();
+    let shown = machine.run(0, &["policy", "show"]).done();
+    assert!(shown.out.contains("timeslice=5ms"), "{shown:?}");
 }
 
 #[test]

@@ -47,6 +47,7 @@ fn plays_a_role() {
         ["asker", group] => hostile::asker(Some(group)),
         ["namer", first] => devices::namer(first.parse().expect("a number")),
         ["meddler"] => hostile::meddler(),
+        ["undoer", generation] => edits::undoer(generation.parse().expect("a number")),
         ["pesterer", times] => edits::pesterer(times.parse().expect("a number")),
         ["pulser", slot] => turns::pulser(slot.parse().expect("a number")),
         ["thief", how] => turns::thief(how),
