@@ -8,6 +8,7 @@ use std::{
 
 use gpushare_abi::{
     Out,
+    errors::CUerror,
     types::{
         CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_LEGACY,
         CU_STREAM_PER_THREAD, CUcontext, CUdevice, CUgreenCtx, CUstream,
@@ -149,14 +150,23 @@ pub fn primary_is_active(device: CUdevice) -> bool {
 
 /// Returns true if a stream is capturing, or cannot be queried because another one is.
 pub fn is_capturing(key: usize) -> bool {
-    let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
-    // SAFETY: the application is submitting to the stream; the result is a local variable.
-    let asked = unsafe { call::cuStreamIsCapturing(key as CUstream, Out::to(&mut status)) };
-    match asked {
-        Ok(()) => status != CU_STREAM_CAPTURE_STATUS_NONE,
+    match capture_status(key) {
+        Ok(status) => status != CU_STREAM_CAPTURE_STATUS_NONE,
         // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: the legacy stream, while a stream it waits for captures.
         Err(error) => error.code() == 906,
     }
+}
+
+/// Returns true if a stream is capturing itself. The legacy stream never does.
+pub fn captures_itself(key: usize) -> bool {
+    capture_status(key).is_ok_and(|status| status != CU_STREAM_CAPTURE_STATUS_NONE)
+}
+
+fn capture_status(key: usize) -> Result<u32, CUerror> {
+    let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: the application is submitting to the stream; the result is a local variable.
+    unsafe { call::cuStreamIsCapturing(key as CUstream, Out::to(&mut status)) }?;
+    Ok(status)
 }
 
 /// Number of open captures, counted from before the driver begins one.

@@ -74,15 +74,22 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> C
 pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
     driver_query::context::capture_begins();
-    if let Some(process) = managed_process::current() {
+    let begun = managed_process::current().map(|process| {
         let thread = real.thread();
         // Looked up now, because a capturing stream may refuse.
         let context = process.context_of_stream(thread, stream as usize);
-        process.memory.captures.begin(key, thread.number(), context);
+        let begun = process.memory.captures.begin(key, thread.number(), context);
         eviction::forget_marks(process);
-    }
+        (process, begun)
+    });
     forget(key);
-    real.call().inspect_err(|_| ended(key))
+    real.call().inspect_err(|_| {
+        if let Some((process, begun)) = begun {
+            process.memory.captures.did_not_begin(begun);
+            // Another thread may have put off a free because of it.
+            memory::swappable::free_late(process);
+        }
+    })
 }
 
 /// Forwards `cuStreamEndCapture`, which also ends an invalid capture, and `cuStreamEndCaptureToCig`.
@@ -99,7 +106,7 @@ pub fn end_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) 
 /// Removes the capture of a stream if the driver reports that it has ended.
 fn ended(key: usize) {
     if let Some(process) = managed_process::current()
-        && !driver_query::context::is_capturing(key)
+        && !driver_query::context::captures_itself(key)
     {
         process
             .memory

@@ -21,7 +21,7 @@ const NAP: Duration = Duration::from_micros(50);
 const MOST_NAPS: usize = 20_000;
 
 /// A capture that was begun and not ended.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Open {
     /// The stream's key.
     stream: usize,
@@ -37,6 +37,13 @@ impl Open {
         let each_has_one = stream == CU_STREAM_PER_THREAD as usize;
         self.stream == stream && (!each_has_one || self.thread == thread)
     }
+}
+
+/// A capture that a thread is about to begin.
+pub struct Begun {
+    open: Open,
+    /// A capture of the same stream that was open before.
+    earlier: Option<Open>,
 }
 
 /// The open captures of the process.
@@ -78,14 +85,17 @@ impl Captures {
     }
 
     /// Records that a thread is about to capture a stream of a context. Returns when no wait would break the capture.
-    pub fn begin(&self, stream: usize, thread: usize, context: usize) {
+    pub fn begin(&self, stream: usize, thread: usize, context: usize) -> Begun {
+        let open = Open {
+            stream,
+            thread,
+            context,
+        };
+        let mut earlier = None;
         self.change(|all| {
-            all.retain(|open| !open.is_of(stream, thread));
-            all.push(Open {
-                stream,
-                thread,
-                context,
-            });
+            let at = all.iter().position(|open| open.is_of(stream, thread));
+            earlier = at.map(|at| all.swap_remove(at));
+            all.push(open);
         });
         for _ in 0..MOST_NAPS {
             if self.waits.load(Relaxed) == 0 {
@@ -93,9 +103,23 @@ impl Captures {
             }
             futex::nap(NAP);
         }
+        Begun { open, earlier }
     }
 
-    /// Records that a capture has ended, or did not begin.
+    /// Records that the driver has refused to begin a capture. A capture of the stream that was open before stays open.
+    pub fn did_not_begin(&self, begun: Begun) {
+        self.change(|all| {
+            let Some(at) = all.iter().position(|open| *open == begun.open) else {
+                return; // The stream or its context is gone.
+            };
+            match begun.earlier {
+                Some(earlier) => all[at] = earlier,
+                None => _ = all.swap_remove(at),
+            }
+        });
+    }
+
+    /// Records that a capture has ended.
     pub fn end(&self, stream: usize, thread: usize) {
         self.change(|all| all.retain(|open| !open.is_of(stream, thread)));
     }
@@ -155,6 +179,22 @@ mod tests {
         assert!(table.is_any());
         table.end(1, 7);
         assert!(!table.is_any());
+    }
+
+    #[test]
+    fn a_refused_capture_leaves_the_one_that_was_open_before() {
+        let table = Captures::default();
+        let refused = table.begin(1, 7, 0);
+        table.did_not_begin(refused);
+        assert!(!table.is_any());
+        table.begin(1, 7, 0);
+        let refused = table.begin(1, 8, 0);
+        table.did_not_begin(refused);
+        assert_eq!((table.of(7), table.of(8)), (vec![1], vec![]));
+        let refused = table.begin(1, 8, 0);
+        table.forget(1);
+        table.did_not_begin(refused);
+        assert!(!table.is_any(), "the stream was destroyed");
     }
 
     #[test]

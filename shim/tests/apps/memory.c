@@ -432,6 +432,7 @@ static int run(int argc, char **argv, char *more) {
     if (IS("graph-destroy")) return CALL(cuGraphDestroy, (void *)V(1));
     if (IS("graph-exec-destroy")) return CALL(cuGraphExecDestroy, (void *)V(1));
     if (IS("stream")) return CALL(cuStreamCreate, OUT(1), 1);
+    if (IS("stream-blocking")) return CALL(cuStreamCreate, OUT(1), 0); /* the legacy stream waits for it */
     if (IS("stream-destroy")) return CALL(cuStreamDestroy_v2, (void *)V(1));
     if (IS("busy")) return CALL(cuLaunchHostFunc, (void *)V(1), sleep_in_callback, (void *)(uintptr_t)NUM(2)); /* busy STREAM MS */
     if (IS("capture")) return CALL(cuStreamBeginCapture_v2, (void *)V(1), 2);

@@ -135,6 +135,25 @@ fn what_is_freed_during_a_capture_goes_with_its_context_or_with_the_stream() {
 }
 
 #[test]
+fn a_refused_capture_of_the_legacy_stream_does_not_delay_frees() {
+    const STREAM_CAPTURE_UNSUPPORTED: u64 = 900;
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[SWAPPABLE]);
+    client.ok("stream-blocking s");
+    client.ok("alloc a 4194304");
+    for legacy in [0, 1] {
+        client.ok("capture s");
+        // The driver answers nothing about the legacy stream now, because it would wait for `s`.
+        let begin = format!("call cuStreamBeginCapture_v2 {legacy} 2");
+        assert_eq!(client.code(&begin), STREAM_CAPTURE_UNSUPPORTED);
+        client.ok("capture-end s g");
+        client.ok("free a");
+        assert_eq!(client.used(), 0, "{legacy}");
+        client.ok("alloc a 4194304");
+    }
+}
+
+#[test]
 fn it_is_not_shared_with_other_processes_and_the_reason_is_said() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[SWAPPABLE]);
