@@ -226,3 +226,29 @@ fn no_bytes_cost_nothing() {
     client.ok("async c 0");
     assert_eq!(client.used(), MIB);
 }
+
+#[test]
+fn memory_of_pools_goes_with_the_context_of_its_stream() {
+    let bed = Testbed::with_scenario("one-gpu");
+    for from_pool in [false, true] {
+        let mut client = Client::start(&bed, &[]);
+        client.ok("context-current primary");
+        client.ok("stream s");
+        client.ok("pool p 0 0");
+        client.ok("context c 0");
+        client.ok("stream t");
+        let alloc = |name, bytes, stream| match from_pool {
+            true => format!("pool-alloc-in {name} p {bytes} {stream}"),
+            false => format!("async-in {name} {bytes} {stream}"),
+        };
+        client.ok(&alloc("a", 3 * MIB, "s"));
+        client.ok("context-set primary");
+        client.ok(&alloc("b", MIB, "t"));
+        assert_eq!(client.used(), 4 * MIB);
+        client.ok("device-reset 0");
+        assert_eq!(client.used(), MIB, "from a pool: {from_pool}");
+        client.ok("context-set c");
+        client.ok("free b");
+        assert_eq!(client.used(), 0);
+    }
+}

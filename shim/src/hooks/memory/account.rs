@@ -97,7 +97,7 @@ fn on_device(
     })
 }
 
-/// Returns the account of a stream's device, for a default stream that of the current context.
+/// Returns the account of a stream's context, for a default stream that of the current context.
 pub fn of_stream(stream: CUstream) -> Option<Account> {
     let (process, thread) = (managed_process::current()?, thread::attached());
     let here = || of_bound_device(process, thread);
@@ -105,11 +105,12 @@ pub fn of_stream(stream: CUstream) -> Option<Account> {
         let (context, ordinal) = process.home_of_stream(thread, stream as usize)?;
         on_device(process, thread, ordinal, context)
     };
-    // With one device there is nothing to look up, unless no context is current: a stream with a handle needs none.
-    if process.devices.len() == 1 {
-        of_current_device().or_else(named)
-    } else {
+    // The memory ends with the stream's context. With only one there is nothing to look up, unless none is current: a
+    // stream with a handle needs no current context.
+    if process.devices.len() > 1 || process.memory.has_created_contexts() {
         named().or_else(here)
+    } else {
+        here().or_else(named)
     }
 }
 
