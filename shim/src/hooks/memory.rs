@@ -27,6 +27,7 @@ pub mod linear;
 pub mod multicast;
 pub mod nvml;
 pub mod physical;
+mod plenty;
 pub mod pool;
 mod reclaim;
 pub mod returns;

@@ -114,6 +114,23 @@ fn a_group_of_one_is_refused_after_two_seconds() {
 }
 
 #[test]
+fn a_pool_that_has_reached_its_own_maximum_is_refused_although_others_hold_memory() {
+    let bed = Testbed::new();
+    let mut other = Client::start(&bed, &[]);
+    other.ok(&format!("alloc x {}", 64 * MIB));
+    let mut client = Client::start(&bed, &[WAIT]);
+    client.ok(&format!("pool p 0 {}", 64 * MIB));
+    client.ok(&format!("pool-alloc a p {}", 48 * MIB));
+    let began = Instant::now();
+    client.begin(&format!("pool-alloc b p {}", 48 * MIB));
+    assert_eq!(waits(&client).limit, Blocked::Device);
+    assert_eq!(client.end(), OUT_OF_MEMORY);
+    let waited = began.elapsed();
+    assert!(waited >= HOPELESS && waited < 5 * HOPELESS, "{waited:?}");
+    assert_eq!(client.used(), 48 * MIB);
+}
+
+#[test]
 fn another_thread_that_may_free_is_waited_for() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4MiB"), WAIT]);

@@ -147,7 +147,7 @@ pub struct QueueTicket<'r> {
     until_ns: Cell<Option<u64>>,
     denial: Cell<Denial>,
     blocked: Cell<Blocked>,
-    /// Bytes that all processes held when the driver last refused, and the time of that refusal.
+    /// Bytes that all processes held when the driver last refused, and the time at which it is asked again at the latest.
     refused: Cell<Option<(u64, u64)>>,
     /// Time since which every process that holds memory waits; 0 while one does not.
     stalled_ns: Cell<u64>,

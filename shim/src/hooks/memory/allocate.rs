@@ -22,6 +22,9 @@
 //! The process holds no turn while it waits, because the process that frees memory may need the turn. The driver is
 //! called again when the accounts show that it may have room, and once a second.
 //!
+//! A driver that refuses for two seconds although it reports plenty of free memory lacks something that no other process
+//! could give, and its error stands (`plenty`).
+//!
 //! Only the process itself can free memory under its own quota. If none of its threads could any more
 //! (`stuck`), the allocation is refused after two seconds.
 
@@ -44,6 +47,7 @@ use crate::{
         memory::{
             account::{self, Account},
             caches,
+            plenty::{Plenty, has_plenty},
             stuck::Stuck,
         },
     },
@@ -100,13 +104,41 @@ pub fn granted_by(
     if account.device().sees_alone.load(Relaxed) {
         room = with_headroom(account, room, symbol)?;
     }
+    match attempt() {
+        Ok(()) => Ok(room.granted()),
+        Err(CUDA_ERROR_OUT_OF_MEMORY) => after_refusal(account, room, symbol, &mut attempt),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits for room on the device and calls the driver again, until it grants the bytes or the refusal stands.
+#[cold]
+#[inline(never)]
+fn after_refusal(
+    account: Account,
+    mut room: Room,
+    symbol: Symbol,
+    attempt: &mut dyn FnMut() -> CUresult,
+) -> Result<u64, CUerror> {
+    let mut plenty = Plenty::default();
     loop {
+        // Nothing that other processes free would help, for example if a pool has reached its own maximum.
+        if waits(account) && is_plenty_for(account, &room, &mut plenty) {
+            caches::forget(account.process(), account.thread());
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        room = for_device(account, room, symbol)?;
         match attempt() {
             Ok(()) => return Ok(room.granted()),
-            Err(CUDA_ERROR_OUT_OF_MEMORY) => room = for_device(account, room, symbol)?,
+            Err(CUDA_ERROR_OUT_OF_MEMORY) => {}
             Err(error) => return Err(error),
         }
     }
+}
+
+fn is_plenty_for(account: Account, room: &Room, plenty: &mut Plenty) -> bool {
+    let _uncancelled = Uncancelled::enter();
+    plenty.lasts_for(account, room.bytes.bytes())
 }
 
 /// On an overcommitted device: waits until the allocation leaves some memory free, as long as other processes make room. The
@@ -275,10 +307,16 @@ pub(super) fn wait_for_device(
             Box::new(ledger.enqueue(Want { bytes, kind }, denial, clock::now()))
         }
     };
-    if let Some(Ok(free)) = free_of(account) {
+    let free = free_of(account).and_then(Result::ok);
+    if let Some(free) = free {
         account.ledger().publish_free(free);
     }
     place.refused_by_device(clock::now());
+    // On an overcommitted device much is free for moments, between a process that leaves and one that returns.
+    if free.is_some_and(|free| has_plenty(account, free, bytes)) && !account.ledger().overcommits()
+    {
+        place.ask_again_soon(clock::now());
+    }
     wait_in_queue(account, place).map_err(|denial| match denial.limit {
         Limit::Device => CUDA_ERROR_OUT_OF_MEMORY,
         Limit::Process | Limit::Group => account.deny(&denial, symbol),

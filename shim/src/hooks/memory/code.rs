@@ -12,7 +12,8 @@ use shm_layout::{Interrupted, QueueTicket, clock};
 
 use super::{
     account::{self, Account},
-    allocate::{free_of, wait_for_device},
+    allocate::wait_for_device,
+    plenty::Plenty,
 };
 use crate::{
     driver::Symbol,
@@ -27,12 +28,6 @@ const UNAVAILABLE: u32 = 3;
 const CODE: u64 = 64 << 20;
 /// Divisor of the device's memory: a call waits for at most this part of it in no account.
 const PART: u64 = 16;
-/// Divisor of the device's memory: a device with this part free is not full.
-const PLENTY: u64 = 4;
-/// Time for which the driver must refuse although the device is not full before the call's error stands, in nanoseconds, and the
-/// number of refusals in it: a call that was refused twice in two seconds waited in between, because the device was full.
-const PLENTY_NS: u64 = 2_000_000_000;
-const PLENTY_LOOKS: u32 = 20;
 
 /// Forwards a call that may load code, or needs other memory that is in no account.
 pub fn load(real: Real<'_, impl FnOnce() -> CUresult + Copy>) -> CUresult {
@@ -170,28 +165,6 @@ impl SubmissionWait {
     }
 }
 
-/// The looks at a device that was not full although the driver had refused.
-#[derive(Default)]
-struct Plenty {
-    /// Time of the first of such looks without another between them, in nanoseconds.
-    since_ns: Option<u64>,
-    /// The number of such looks.
-    count: u32,
-}
-
-impl Plenty {
-    /// Returns true if the device was found so for a while. Where models leave and return, tens of GiB are free between one
-    /// look and the next and yet were not at the call.
-    fn lasts(&mut self, has_plenty: bool, now_ns: u64) -> bool {
-        let since = *self.since_ns.get_or_insert(now_ns);
-        self.count += 1;
-        if !has_plenty {
-            *self = Self::default();
-        }
-        self.count >= PLENTY_LOOKS && now_ns.saturating_sub(since) >= PLENTY_NS
-    }
-}
-
 /// Returns true if the driver refuses while much of the device is free: the call needs more than others could give it. A thread
 /// that captures a stream does not ask the driver.
 fn is_hopeless(account: Account, plenty: &mut Plenty) -> bool {
@@ -199,9 +172,7 @@ fn is_hopeless(account: Account, plenty: &mut Plenty) -> bool {
     if captures.is_any_of(account.thread().number()) {
         return true;
     }
-    let part = account.total_bytes() / PLENTY;
-    let has_plenty = matches!(free_of(account), Some(Ok(free)) if free >= part);
-    plenty.lasts(has_plenty, clock::now())
+    plenty.lasts_for(account, 0)
 }
 
 /// Waits until the driver may have room for `bytes` that are in no account. They are reserved for the wait only.
@@ -215,27 +186,4 @@ fn wait_in_no_account(
     let bytes = bytes.min(account.total_bytes() / PART).min(room);
     let room = wait_for_device(account.in_none(), bytes, place, symbol)?;
     room.place.ok_or(CUDA_ERROR_OUT_OF_MEMORY)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_device_must_stay_free_for_a_while_before_a_call_is_hopeless() {
-        let mut plenty = Plenty::default();
-        assert!(!plenty.lasts(true, 5), "it may have been full at the call");
-        for _ in 0..PLENTY_LOOKS {
-            assert!(!plenty.lasts(true, 4 + PLENTY_NS));
-        }
-        assert!(!plenty.lasts(false, 5 + PLENTY_NS), "it was full again");
-        assert!(!plenty.lasts(true, 6 + PLENTY_NS), "which begins it anew");
-        for _ in 2..PLENTY_LOOKS {
-            assert!(
-                !plenty.lasts(true, 6 + 3 * PLENTY_NS),
-                "it was full between two looks"
-            );
-        }
-        assert!(plenty.lasts(true, 6 + 3 * PLENTY_NS));
-    }
 }

@@ -23,6 +23,8 @@ const STALL_NS: u64 = 1_000_000_000;
 const EVICTIONS_NS: u64 = 30_000_000_000;
 /// Time after which the driver is asked again, whatever the accounts say: unmanaged programs may have ended.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
+/// The same time while the driver reports much more free memory than was requested.
+const ASK_SOON_NS: u64 = 100_000_000;
 
 impl<'r> QueueTicket<'r> {
     /// Sets the end of the wait. A poll after that time grants or refuses.
@@ -50,7 +52,8 @@ impl<'r> QueueTicket<'r> {
     /// Records that the driver refused although the accounts had room, or refused at first. The driver is asked again when more
     /// is free than now, and at intervals.
     pub fn refused_by_device(&self, now_ns: u64) {
-        self.refused.set(Some((self.held_by_all(), now_ns)));
+        let again_ns = now_ns.saturating_add(ASK_AGAIN_NS);
+        self.refused.set(Some((self.held_by_all(), again_ns)));
         self.denial.set(Denial {
             limit: Limit::Device,
             used: self.held_by_all(),
@@ -63,6 +66,14 @@ impl<'r> QueueTicket<'r> {
             self.want_whole();
         }
         self.announce(now_ns);
+    }
+
+    /// Has the driver asked again soon, because it reported much free memory when it refused.
+    pub fn ask_again_soon(&self, now_ns: u64) {
+        if let Some((held, _)) = self.refused.get() {
+            let again_ns = now_ns.saturating_add(ASK_SOON_NS);
+            self.refused.set(Some((held, again_ns)));
+        }
     }
 
     /// Returns the bytes that are still wanted.
@@ -283,15 +294,14 @@ impl<'r> QueueTicket<'r> {
 
     /// Returns true if the driver, which has refused, may grant the request by now.
     pub(super) fn is_worth_asking(&self, now_ns: u64) -> bool {
-        let Some((held_then, refused_ns)) = self.refused.get() else {
+        let Some((held_then, again_ns)) = self.refused.get() else {
             return true;
         };
         let held = self.held_by_all();
         let filled = held
             .saturating_add(self.want.bytes)
             .saturating_add(self.ledger.outside());
-        held < held_then && filled <= self.total()
-            || now_ns.saturating_sub(refused_ns) >= ASK_AGAIN_NS
+        held < held_then && filled <= self.total() || now_ns >= again_ns
     }
 
     fn take(&self) -> Result<Reservation<'r>, Denial> {
