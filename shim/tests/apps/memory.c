@@ -99,6 +99,22 @@ static void *free_in_thread(void *argument) {
     return NULL;
 }
 
+/* What another thread does inside a call of the odd driver. */
+static struct { u64 handle; void *context; pthread_t thread; } inside;
+
+static void *destroy_pool(void *argument) { return CALL(cuMemPoolDestroy, (void *)inside.handle), argument; }
+static void *alloc_async(void *argument) { return CALL(cuMemAllocAsync, &inside.handle, (size_t)4096, (void *)0), argument; }
+
+static void destroy_pool_inside(void) {
+    pthread_create(&inside.thread, NULL, destroy_pool, NULL);
+    usleep(200000); /* a thread that does not wait has destroyed it by then */
+}
+
+static void alloc_async_inside(void) {
+    pthread_create(&inside.thread, NULL, alloc_async, NULL);
+    pthread_join(inside.thread, NULL);
+}
+
 static void *lock_in_thread(void *argument) {
     CALL(cuCtxSetCurrent, ((struct late *)argument)->context);
     pthread_mutex_lock(&lock);
@@ -254,6 +270,18 @@ static int run(int argc, char **argv, char *more) {
     if (IS("synchronize")) return CALL(cuCtxSynchronize);
     if (IS("pool-trim")) return CALL(cuMemPoolTrimTo, (void *)V(1), (size_t)NUM(2));
     if (IS("pool-destroy")) return CALL(cuMemPoolDestroy, (void *)V(1));
+
+    if (IS("alloc-while-destroying")) { /* alloc-while-destroying A BYTES POOL: another thread destroys it while its size is asked for */
+        inside.handle = V(3);
+        *(void (**)(void))find(driver, "odd_in_pool_size") = destroy_pool_inside;
+        if ((code = CALL(cuMemAlloc_v2, OUT(1), (size_t)NUM(2)))) return code;
+        return pthread_join(inside.thread, NULL);
+    }
+    if (IS("pool-destroy-while-allocating")) { /* another thread allocates, and names no pool */
+        *(void (**)(void))find(driver, "odd_in_pool_destroy") = alloc_async_inside;
+        return CALL(cuMemPoolDestroy, (void *)V(1));
+    }
+    if (IS("odd-wrong")) return sprintf(more, " %d", *(int *)find(driver, "odd_wrong")), 0;
 
     if (IS("create")) {
         physical.handles = 1; /* exportable to a file */

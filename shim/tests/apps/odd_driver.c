@@ -1,6 +1,6 @@
 /* A driver with behaviour that the simulator does not have: pitches in units of 768, host pools, sparse arrays with
  * mapped memory, external memory, fabric handles, copies with attributes, and the 32-bit calls. It returns numbers
- * and stores only how many addresses are allocated. */
+ * and stores only how many addresses are allocated, and the pool that was destroyed last. A test runs code inside some calls. */
 #include <stdint.h>
 #include <string.h>
 
@@ -8,6 +8,17 @@ typedef unsigned long long u64;
 
 static u64 next = 0x10000;
 static int allocated;
+
+/* Run once, inside the call. */
+void (*odd_in_pool_size)(void), (*odd_in_pool_destroy)(void);
+/* The number of uses of a destroyed pool, or of one that was destroyed during its use. */
+int odd_wrong;
+
+static void once(void (**action)(void)) {
+    void (*now)(void) = *action;
+    *action = 0;
+    if (now) now();
+}
 
 static u64 number(void) { return next += 512; }
 
@@ -39,6 +50,22 @@ int cuMemAllocFromPoolAsync(u64 *dptr, size_t bytes, u64 pool, void *stream) {
     return *dptr = number(), allocated++, bytes && pool && !stream ? 0 : 1;
 }
 int cuMemFreeAsync(u64 dptr, void *stream) { return allocated--, dptr && !stream ? 0 : 1; }
+static u64 current_pool = 0x100, destroyed_pool;
+int cuDeviceGetMemPool(u64 *pool, int device) { return *pool = current_pool, device; }
+int cuDeviceSetMemPool(int device, u64 pool) { return current_pool = pool, device; }
+int cuMemAllocAsync(u64 *dptr, size_t bytes, void *stream) { return cuMemAllocFromPoolAsync(dptr, bytes, current_pool, stream); }
+int cuMemPoolGetAttribute(u64 pool, int which, u64 *value) {
+    once(&odd_in_pool_size);
+    odd_wrong += pool == destroyed_pool;
+    return *value = 0, !which;
+}
+int cuMemPoolTrimTo(u64 pool, size_t keep) { return odd_wrong += pool == destroyed_pool, (void)keep, 0; }
+int cuMemPoolDestroy(u64 pool) {
+    once(&odd_in_pool_destroy);
+    destroyed_pool = pool;
+    if (current_pool == pool) current_pool = 0x100;
+    return 0;
+}
 
 int cuMemCreate(u64 *handle, size_t bytes, const void *prop, u64 flags) { return *handle = number(), bytes && prop && !flags ? 0 : 1; }
 int cuMemRelease(u64 handle) { return handle ? 0 : 1; }

@@ -47,6 +47,31 @@ fn memory_of_a_host_pool_is_counted_as_pinned() {
 }
 
 #[test]
+fn a_pool_is_not_destroyed_while_its_size_is_asked_for() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[("GPUSHARE_MEMORY", "64MiB")]);
+    client.ok("pool p 0 0");
+    client.ok("pool-alloc a p 4096");
+    client.ok("alloc-while-destroying b 4096 p");
+    client.ok("alloc c 4096");
+    assert_eq!(client.ok("odd-wrong"), [0]);
+}
+
+#[test]
+fn a_pool_that_is_being_destroyed_is_not_taken_for_the_current_one() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[("GPUSHARE_MEMORY", "64MiB")]);
+    client.ok("pool p 0 0");
+    client.ok("pool-current p 0");
+    client.ok("async a 4096");
+    client.ok("pool-destroy-while-allocating p");
+    client.ok("alloc b 4096");
+    client.ok("async c 4096");
+    client.ok("alloc d 4096");
+    assert_eq!(client.ok("odd-wrong"), [0]);
+}
+
+#[test]
 fn a_sparse_array_is_charged_by_what_is_mapped_into_it() {
     let bed = Testbed::new();
     let mut client = Client::start_on_odd_driver(&bed, &[]);

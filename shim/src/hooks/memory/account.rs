@@ -138,13 +138,13 @@ impl Account {
     /// one is used.
     pub fn out_of_pool(self, pool: Option<CUmemoryPool>, key: usize) -> Self {
         let (caching, ordinal) = (&self.process.memory.caching, self.ordinal().into());
-        let known = pool.or_else(|| caching.current(ordinal));
-        let Some(pool) = known.or_else(|| ask::current_pool(ordinal)) else {
+        let used = match pool {
+            Some(pool) => Some(pool).inspect(|pool| caching.add(*pool, ordinal)),
+            None => caching.use_current(ordinal, || ask::current_pool(ordinal)),
+        };
+        let Some(pool) = used else {
             return self;
         };
-        if known.is_none() {
-            caching.set_current(ordinal, pool);
-        }
         let origin = Origin::Pool(Source::new(pool, key, self.thread.number()));
         Self { origin, ..self }
     }

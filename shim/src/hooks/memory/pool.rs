@@ -125,7 +125,15 @@ impl Account {
         let frees = &self.process().memory.pending_frees;
         let source = self.source().filter(|_| frees.any())?;
         let serves = frees.serve(&source, bytes);
-        serves.then(|| ask::pool_size(source.pool as CUmemoryPool).0)
+        serves.then(|| self.reserved_by(source))?
+    }
+
+    /// Returns the bytes that a pool has reserved, or `None` if the pool is destroyed.
+    fn reserved_by(self, source: Source) -> Option<u64> {
+        let _uncancelled = Uncancelled::enter();
+        let pool = source.pool as CUmemoryPool;
+        let caching = &self.process().memory.caching;
+        caching.with_pool(pool, || ask::pool_size(pool).0)
     }
 
     /// Trims the pools after an allocation from a pool, which may have left unused memory in them. `before` is the result of
@@ -134,11 +142,11 @@ impl Account {
         let Some(source) = self.source() else {
             return;
         };
-        let (memory, pool) = (&self.process().memory, source.pool as CUmemoryPool);
-        if before.is_some_and(|before| ask::pool_size(pool).0 <= before) {
-            memory.pending_frees.used(&source, bytes);
+        let has_not_grown = |before| self.reserved_by(source).is_some_and(|now| now <= before);
+        if before.is_some_and(has_not_grown) {
+            self.process().memory.pending_frees.used(&source, bytes);
         }
-        memory.caching.add(pool, self.ordinal().into());
+        let pool = source.pool as CUmemoryPool;
         reclaim::keep_within_limits(self.process(), self.device(), Some(pool));
     }
 }
@@ -187,6 +195,9 @@ pub fn create(
     props: In<CUmemPoolProps>,
 ) -> CUresult {
     real.call()?;
+    if let (Some(process), Some(pool)) = (managed_process::current(), pool.get()) {
+        process.memory.caching.created(pool);
+    }
     if let (Some(pool), Some(props)) = (pool.get(), props.get()) {
         remember(pool, Home::at(props.location, props.allocType));
     }
@@ -199,13 +210,14 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) ->
         return real.call();
     };
     // Removed before the driver may reuse the handle.
-    process.memory.caching.forget(pool);
+    let dying = process.memory.caching.destroys(pool);
     process.memory.pending_frees.pool_gone(pool);
     let home = process
         .memory
         .pools
         .with(|homes| homes.remove(&(pool as usize)));
     real.call().inspect_err(|_| {
+        dying.stays();
         remember(pool, home);
     })
 }
@@ -214,11 +226,12 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) ->
 pub fn set_of_device(
     real: Real<'_, impl FnOnce() -> CUresult>,
     device: CUdevice,
-    pool: CUmemoryPool,
+    _pool: CUmemoryPool,
 ) -> CUresult {
     real.call()?;
     if let Some(process) = managed_process::current() {
-        process.memory.caching.set_current(device, pool);
+        // The driver is asked, because another thread may set one at the same time.
+        process.memory.caching.current_changed(device);
     }
     Ok(())
 }

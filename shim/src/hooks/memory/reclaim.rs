@@ -101,10 +101,10 @@ pub fn keep_within_limits(
         return true;
     };
     let _uncancelled = Uncancelled::enter();
-    let pools = process
-        .memory
-        .caching
-        .on(CUdevice::from(device.ordinal), first);
+    let caching = &process.memory.caching;
+    // Another thread may destroy one of the pools.
+    let _in_use = caching.in_use();
+    let pools = caching.on(CUdevice::from(device.ordinal), first);
     let mut is_within = true;
     let trim_all = || {
         for pool in pools {
