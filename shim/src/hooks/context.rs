@@ -271,11 +271,12 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
     let mut captured = captures.streams();
     captured.retain(|stream| driver_query::context::is_in_green(*stream, green));
     real.call()?;
+    let graphs = &process.memory.graphs;
     captured
         .into_iter()
-        .for_each(|stream| captures.forget(stream));
+        .for_each(|stream| graphs.lost(&captures.forget(stream)));
     if let Some(context) = context {
-        captures.contexts_gone(&[context as u64]);
+        graphs.lost(&captures.contexts_gone(&[context as u64]));
         process.memory.remove_context(context as usize);
     }
     if let Some(device) = ordinal

@@ -125,7 +125,8 @@ impl Held {
     pub fn gone(self, process: &ManagedProcess) {
         let memory = &process.memory;
         memory.graphs.context_gone(self.device);
-        memory.captures.contexts_gone(&self.contexts);
+        let graphs = memory.captures.contexts_gone(&self.contexts);
+        memory.graphs.lost(&graphs);
         for context in &self.contexts {
             memory.remove_context(*context as usize);
         }

@@ -14,6 +14,7 @@ use crate::{
     driver_query, eviction,
     hooks::Real,
     managed_process::{self, Device, ManagedProcess},
+    sys::caller_state::Uncancelled,
     thread::{self, add, stream_key},
     turn,
 };
@@ -59,7 +60,8 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> C
     forget(stream as usize);
     if let Some(process) = managed_process::current() {
         process.memory.handles.remove(stream as usize);
-        process.memory.captures.forget(stream as usize);
+        let graphs = process.memory.captures.forget(stream as usize);
+        process.memory.graphs.lost(&graphs);
         memory::stream_gone(process, stream as usize);
     }
     let result = real.call();
@@ -70,9 +72,23 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> C
     result
 }
 
-/// Forwards `cuStreamBeginCapture` in all its forms.
+/// Forwards `cuStreamBeginCapture`, which creates a graph.
 pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
-    let key = stream_key(stream as usize, real.per_thread());
+    begin(real, stream, true)
+}
+
+/// Forwards the forms of `cuStreamBeginCapture` that capture into the application's graph, or into none.
+pub fn begin_capture_into(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
+    begin(real, stream, false)
+}
+
+fn begin(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    stream: CUstream,
+    creates_graph: bool,
+) -> CUresult {
+    let per_thread = real.per_thread();
+    let key = stream_key(stream as usize, per_thread);
     driver_query::context::capture_begins();
     let begun = managed_process::current().map(|process| {
         let thread = real.thread();
@@ -83,35 +99,49 @@ pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream
         (process, begun)
     });
     forget(key);
-    real.call().inspect_err(|_| {
-        if let Some((process, begun)) = begun {
-            process.memory.captures.did_not_begin(begun);
-            // Another thread may have put off a free because of it.
-            memory::swappable::free_late(process);
+    let answer = real.call();
+    let Some((process, begun)) = begun else {
+        return answer;
+    };
+    if answer.is_err() {
+        process.memory.captures.did_not_begin(begun);
+        // Another thread may have put off a free because of it.
+        memory::swappable::free_late(process);
+    } else if creates_graph {
+        let _uncancelled = Uncancelled::enter();
+        // Asked now, because a capture that is broken does not name its graph.
+        if let Some(graph) = driver_query::memory::capturing_graph(stream, per_thread) {
+            process.memory.captures.began(&begun, graph as usize);
+            // A plan at the handle of a new graph is that of a lost one.
+            process.memory.graphs.lost(&[graph as usize]);
         }
-    })
+    }
+    answer
 }
 
 /// Forwards `cuStreamEndCapture`, which also ends an invalid capture, and `cuStreamEndCaptureToCig`.
 pub fn end_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
     let answer = real.call();
-    ended(key);
+    let graphs = ended(key);
     if let Some(process) = managed_process::current() {
+        if answer.is_err() {
+            process.memory.graphs.lost(&graphs);
+        }
         memory::swappable::free_late(process);
     }
     answer
 }
 
-/// Removes the capture of a stream if the driver reports that it has ended.
-fn ended(key: usize) {
-    if let Some(process) = managed_process::current()
-        && !driver_query::context::captures_itself(key)
-    {
-        process
-            .memory
-            .captures
-            .end(key, thread::attached().number());
+/// Removes the capture of a stream if the driver reports that it has ended. Returns the graph that the capture has created.
+fn ended(key: usize) -> Vec<usize> {
+    let process = managed_process::current();
+    match process.filter(|_| !driver_query::context::captures_itself(key)) {
+        Some(process) => {
+            let thread = thread::attached().number();
+            process.memory.captures.end(key, thread)
+        }
+        None => Vec::new(),
     }
 }
 

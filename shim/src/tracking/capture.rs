@@ -29,6 +29,8 @@ struct Open {
     thread: usize,
     /// The stream's context, with which the capture ends; 0 if unknown.
     context: usize,
+    /// The graph that the capture has created and that is lost without a proper end; 0 if unknown.
+    graph: usize,
 }
 
 impl Open {
@@ -90,6 +92,7 @@ impl Captures {
             stream,
             thread,
             context,
+            graph: 0,
         };
         let mut earlier = None;
         self.change(|all| {
@@ -119,9 +122,28 @@ impl Captures {
         });
     }
 
-    /// Records that a capture has ended.
-    pub fn end(&self, stream: usize, thread: usize) {
-        self.change(|all| all.retain(|open| !open.is_of(stream, thread)));
+    /// Records the graph that the driver has created for a capture which has begun.
+    pub fn began(&self, begun: &Begun, graph: usize) {
+        self.change(|all| {
+            let this = all.iter_mut().find(|open| **open == begun.open);
+            this.into_iter().for_each(|open| open.graph = graph);
+        });
+    }
+
+    /// Records that a capture has ended. Returns its graph.
+    pub fn end(&self, stream: usize, thread: usize) -> Vec<usize> {
+        self.remove(|open| open.is_of(stream, thread))
+    }
+
+    /// Removes captures, and returns the graphs that they have created.
+    fn remove(&self, which: impl Fn(&Open) -> bool) -> Vec<usize> {
+        let mut graphs = Vec::new();
+        self.change(|all| {
+            let gone = all.iter().filter(|open| which(open) && open.graph != 0);
+            graphs.extend(gone.map(|open| open.graph));
+            all.retain(|open| !which(open));
+        });
+        graphs
     }
 
     /// Returns true if any stream is being captured.
@@ -129,15 +151,14 @@ impl Captures {
         !self.lock().is_empty()
     }
 
-    /// Removes the captures of a stream that is about to be destroyed.
-    pub fn forget(&self, stream: usize) {
-        self.change(|all| all.retain(|open| open.stream != stream));
+    /// Removes the captures of a stream that is about to be destroyed. Returns their graphs.
+    pub fn forget(&self, stream: usize) -> Vec<usize> {
+        self.remove(|open| open.stream == stream)
     }
 
-    /// Removes the captures of destroyed contexts.
-    pub fn contexts_gone(&self, contexts: &[u64]) {
-        let stays = |open: &Open| !contexts.contains(&(open.context as u64));
-        self.change(|all| all.retain(stays));
+    /// Removes the captures of destroyed contexts. Returns their graphs.
+    pub fn contexts_gone(&self, contexts: &[u64]) -> Vec<usize> {
+        self.remove(|open| contexts.contains(&(open.context as u64)))
     }
 
     /// Returns the streams that are being captured.
@@ -179,6 +200,17 @@ mod tests {
         assert!(table.is_any());
         table.end(1, 7);
         assert!(!table.is_any());
+    }
+
+    #[test]
+    fn a_capture_names_the_graph_that_it_has_created_when_it_ends() {
+        let table = Captures::default();
+        for (stream, graph) in [(1, 0x10), (2, 0x20), (3, 0)] {
+            let begun = table.begin(stream, 7, 0x100);
+            table.began(&begun, graph);
+        }
+        assert_eq!(table.end(1, 7), [0x10]);
+        assert_eq!(table.contexts_gone(&[0x100]), [0x20]);
     }
 
     #[test]
@@ -229,7 +261,7 @@ mod tests {
         table.begin(0x10, 7, 0x100);
         table.begin(per_thread, 7, 0x100);
         table.begin(per_thread, 8, 0x200);
-        table.contexts_gone(&[0x100, 0x300]);
+        assert!(table.contexts_gone(&[0x100, 0x300]).is_empty());
         assert!(table.of(7).is_empty());
         assert_eq!(table.of(8), [per_thread]);
     }

@@ -53,6 +53,14 @@ impl GraphAllocations {
         add(self.lock().graphs.entry(graph as usize).or_default());
     }
 
+    /// Removes the plans of graphs that are lost: the driver reuses their handles.
+    pub fn lost(&self, graphs: &[usize]) {
+        if self.any() && !graphs.is_empty() {
+            let mut table = self.lock();
+            table.graphs.retain(|graph, _| !graphs.contains(graph));
+        }
+    }
+
     /// Claims the memory that a launch needs on a device. If that exceeds the memory present, the other streams are
     /// queried first, because an idle stream's memory can be reused.
     pub fn claim(&self, stream: usize, part: &Part, launches: bool) -> Claim {

@@ -53,7 +53,7 @@ int cuMemFreeAsync(u64 dptr, void *stream) { return allocated--, dptr && !stream
 static u64 current_pool = 0x100, destroyed_pool;
 int cuDeviceGetMemPool(u64 *pool, int device) { return *pool = current_pool, device; }
 int cuDeviceSetMemPool(int device, u64 pool) { return current_pool = pool, device; }
-int cuMemAllocAsync(u64 *dptr, size_t bytes, void *stream) { return cuMemAllocFromPoolAsync(dptr, bytes, current_pool, stream); }
+int cuMemAllocAsync(u64 *dptr, size_t bytes, void *stream) { return (void)stream, *dptr = number(), allocated++, bytes ? 0 : 1; }
 int cuMemPoolGetAttribute(u64 pool, int which, u64 *value) {
     once(&odd_in_pool_size);
     odd_wrong += pool == destroyed_pool;
@@ -89,7 +89,22 @@ int cuMulticastBindMem_v2(u64 team, int device, size_t at, u64 memory, size_t fr
 int cuMulticastUnbind(u64 team, int device, size_t at, size_t bytes) { return team && !device && !at && bytes ? 0 : 1; }
 
 int cuStreamCreate(u64 *stream, unsigned flags) { return *stream = number(), flags > 1; }
-int cuStreamIsCapturing(void *stream, int *status) { return *status = 0, !stream; }
+/* Each capture is broken when it ends, and all graphs have the same handle. */
+static u64 captured;
+int cuStreamIsCapturing(u64 stream, int *status) { return *status = stream && stream == captured, !stream; }
+int cuStreamBeginCapture_v2(u64 stream, int mode) { return captured = stream, mode > 2; }
+int cuStreamGetCaptureInfo_v2(u64 stream, int *status, u64 *id, u64 *graph, const void *nodes, size_t *count) {
+    *status = stream && stream == captured;
+    if (*status) *graph = 0x2000;
+    return id || nodes || count;
+}
+int cuStreamEndCapture(u64 stream, u64 *graph) { return captured = *graph = 0, stream ? 901 : 1; }
+int cuStreamDestroy_v2(u64 stream) { return captured = 0, !stream; }
+int cuCtxDestroy_v2(void *context) { return captured = 0, !context; }
+int cuGraphCreate(u64 *graph, unsigned flags) { return *graph = 0x2000, flags != 0; }
+int cuGraphInstantiateWithFlags(u64 *exec, u64 graph, u64 flags) { return *exec = number(), graph != 0x2000 || flags; }
+int cuGraphLaunch(u64 exec, u64 stream) { return !exec || !stream; }
+int cuStreamSynchronize(u64 stream) { return !stream; }
 int cuStreamQuery(void *stream) { return !stream; }
 int cuMemcpyWithAttributesAsync(u64 to, u64 from, size_t bytes, const void *how, void *stream) { return !to || !from || how || !bytes || !stream; }
 int cuArray3DGetDescriptor_v2(size_t *desc, u64 array) { /* one channel of four bytes */

@@ -72,6 +72,26 @@ fn a_pool_that_is_being_destroyed_is_not_taken_for_the_current_one() {
 }
 
 #[test]
+fn a_graph_is_not_charged_for_memory_of_a_lost_capture_at_the_same_handle() {
+    const STREAM_CAPTURE_INVALIDATED: u64 = 901;
+    let bed = Testbed::new();
+    for way in ["capture-end s g", "stream-destroy s", "context-destroy c"] {
+        let mut client = Client::start_on_odd_driver(&bed, &[]);
+        client.ok("context-current c");
+        client.ok("stream s");
+        client.ok("capture s");
+        client.ok(&format!("capture-alloc a {MIB} s"));
+        let code = client.code(way);
+        assert!([0, STREAM_CAPTURE_INVALIDATED].contains(&code), "{way}");
+        client.ok("stream t");
+        client.ok("graph h");
+        client.ok("graph-instantiate e h");
+        client.ok("graph-launch e t");
+        assert_eq!(client.used(), 0, "{way}");
+    }
+}
+
+#[test]
 fn a_sparse_array_is_charged_by_what_is_mapped_into_it() {
     let bed = Testbed::new();
     let mut client = Client::start_on_odd_driver(&bed, &[]);
