@@ -13,6 +13,7 @@ pub mod pool;
 pub mod record;
 pub mod sparse;
 pub mod swappable;
+pub mod untracked_frees;
 
 use std::{
     collections::HashSet,
@@ -30,6 +31,8 @@ use shm_layout::DEVICES_PER_PROCESS;
 pub struct Tracking {
     /// The current allocations.
     pub allocations: allocation_map::AllocationMap,
+    /// The frees while records are out of that map.
+    pub untracked_frees: untracked_frees::UntrackedFrees,
     /// Physical memory, and its references.
     pub physical: physical::PhysicalTable,
     /// The physical memory to which tiles of sparse arrays are mapped.

@@ -105,7 +105,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUr
 fn ends(
     real: Real<'_, impl FnOnce() -> CUresult>,
     process: &ManagedProcess,
-    held: Option<memory::Held>,
+    held: Option<memory::Held<'_>>,
 ) -> CUresult {
     let result = real.call();
     match held {

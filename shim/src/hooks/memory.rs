@@ -48,7 +48,10 @@ use code::InNoAccount;
 use crate::{
     hooks::Real,
     managed_process::{self, ManagedProcess},
-    tracking::record::{self, Kind, Record},
+    tracking::{
+        record::{self, Kind, Record},
+        untracked_frees::RecordsOut,
+    },
 };
 
 /// Forwards `cuDevicePrimaryCtxRetain`, and records the device's primary context.
@@ -75,9 +78,11 @@ pub fn create_context(
 }
 
 /// The records of contexts that are about to end. They are removed from the tracking before the driver is called,
-/// because a context that another thread creates may get the same handle at once.
+/// because a context that another thread creates may get the same handle at once. Other threads may free such memory, in case
+/// that the contexts do not end.
 #[must_use = "what is taken out is given back or put back"]
-pub struct Held {
+pub struct Held<'p> {
+    out: RecordsOut<'p>,
     device: CUdevice,
     contexts: Vec<u64>,
     is_primary: bool,
@@ -88,12 +93,12 @@ pub struct Held {
 ///
 /// Physical memory and the memory of graphs belong to the process and remain (measured: also after a reset). Memory
 /// from pools ends with a primary context, and remains when a created one ends (also measured).
-pub fn held_by(process: &ManagedProcess, context: CUcontext, device: CUdevice) -> Held {
+pub fn held_by(process: &ManagedProcess, context: CUcontext, device: CUdevice) -> Held<'_> {
     take_out(process, device, vec![context as u64], false)
 }
 
 /// Removes the records of a device's primary context and of its green contexts.
-pub fn held_by_primary(process: &ManagedProcess, device: CUdevice) -> Held {
+pub fn held_by_primary(process: &ManagedProcess, device: CUdevice) -> Held<'_> {
     let contexts = process.memory.primary_and_greens(device);
     take_out(process, device, contexts, true)
 }
@@ -103,7 +108,8 @@ fn take_out(
     device: CUdevice,
     contexts: Vec<u64>,
     is_primary: bool,
-) -> Held {
+) -> Held<'_> {
+    let out = process.memory.untracked_frees.take_out();
     let mut records = Vec::new();
     let goes = |record: &Record| {
         contexts.contains(&record::context(record)) && (is_primary || !record::is_of_a_pool(record))
@@ -113,6 +119,7 @@ fn take_out(
         live.drain(goes, |key, record| records.push((key, record)));
     }
     Held {
+        out,
         device,
         contexts,
         is_primary,
@@ -120,7 +127,7 @@ fn take_out(
     }
 }
 
-impl Held {
+impl Held<'_> {
     /// Uncharges the memory after the driver has ended the contexts.
     pub fn gone(self, process: &ManagedProcess) {
         let memory = &process.memory;
@@ -144,10 +151,12 @@ impl Held {
         swappable::free_late(process);
     }
 
-    /// Adds the records again because the contexts have not ended.
+    /// Adds the records again because the contexts have not ended, and uncharges memory that was freed in between.
     pub fn stays(self, process: &ManagedProcess) {
-        for (key, record) in self.records {
-            process.memory.allocations.put_elsewhere(key, record);
+        let live = &process.memory.allocations;
+        let put = |key, record| live.put_elsewhere(key, record);
+        for record in self.out.put_back(self.records, put) {
+            account::release_record(process, &record);
         }
     }
 }

@@ -105,6 +105,13 @@ static struct { u64 handle; void *context; pthread_t thread; } inside;
 static void *destroy_pool(void *argument) { return CALL(cuMemPoolDestroy, (void *)inside.handle), argument; }
 static void *alloc_async(void *argument) { return CALL(cuMemAllocAsync, &inside.handle, (size_t)4096, (void *)0), argument; }
 
+static void *free_handle(void *argument) { return CALL(cuMemFree_v2, inside.handle), argument; }
+
+static void free_inside(void) {
+    pthread_create(&inside.thread, NULL, free_handle, NULL);
+    pthread_join(inside.thread, NULL);
+}
+
 static void destroy_pool_inside(void) {
     pthread_create(&inside.thread, NULL, destroy_pool, NULL);
     usleep(200000); /* a thread that does not wait has destroyed it by then */
@@ -280,6 +287,11 @@ static int run(int argc, char **argv, char *more) {
     if (IS("pool-destroy-while-allocating")) { /* another thread allocates, and names no pool */
         *(void (**)(void))find(driver, "odd_in_pool_destroy") = alloc_async_inside;
         return CALL(cuMemPoolDestroy, (void *)V(1));
+    }
+    if (IS("device-release-while-freeing")) { /* device-release-while-freeing DEVICE A: another thread frees */
+        inside.handle = V(2);
+        *(void (**)(void))find(driver, "odd_in_release") = free_inside;
+        return CALL(cuDevicePrimaryCtxRelease_v2, (int)NUM(1));
     }
     if (IS("odd-wrong")) return sprintf(more, " %d", *(int *)find(driver, "odd_wrong")), 0;
 

@@ -10,7 +10,7 @@ static u64 next = 0x10000;
 static int allocated;
 
 /* Run once, inside the call. */
-void (*odd_in_pool_size)(void), (*odd_in_pool_destroy)(void);
+void (*odd_in_pool_size)(void), (*odd_in_pool_destroy)(void), (*odd_in_release)(void);
 /* The number of uses of a destroyed pool, or of one that was destroyed during its use. */
 int odd_wrong;
 
@@ -31,6 +31,8 @@ int cuDeviceGetUuid_v2(unsigned char *uuid, int device) { return memset(uuid, 9,
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = (size_t)16 << 30, device; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = (void *)0x1000, device; }
 int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) { return *flags = 0, *active = 1, device; }
+/* The primary context has a reference that the program does not know of. */
+int cuDevicePrimaryCtxRelease_v2(int device) { return once(&odd_in_release), device; }
 int cuCtxSetCurrent(void *context) { return (void)context, 0; }
 int cuCtxGetCurrent(void **context) { return *context = (void *)0x1000, 0; }
 int cuCtxGetDevice(int *device) { return *device = 0, 0; }

@@ -72,6 +72,18 @@ fn a_pool_that_is_being_destroyed_is_not_taken_for_the_current_one() {
 }
 
 #[test]
+fn what_another_thread_frees_during_a_release_that_ends_no_context_is_uncharged() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[]);
+    client.ok("alloc a 4096");
+    client.ok("alloc b 512");
+    client.ok("device-release-while-freeing 0 a");
+    assert_eq!(client.used(), 512, "the context stays, and so does `b`");
+    client.ok("free b");
+    assert_eq!(client.used(), 0);
+}
+
+#[test]
 fn a_graph_is_not_charged_for_memory_of_a_lost_capture_at_the_same_handle() {
     const STREAM_CAPTURE_INVALIDATED: u64 = 901;
     let bed = Testbed::new();

@@ -22,6 +22,7 @@ use crate::{
         physical::Id,
         pool::Source,
         record::{self, Counted, Kind, Record},
+        untracked_frees::Begun,
     },
 };
 
@@ -403,14 +404,19 @@ fn free_if(
     };
     let thread = real.thread();
     let live = &process.memory.allocations;
-    let Some(record) = live.take(key, fits) else {
-        let taken = take_of_graph(process, key);
-        let _uncancelled = taken.is_some().then(Uncancelled::enter);
-        return real.call().inspect_err(|_| {
-            if let Some(taken) = taken {
-                process.memory.graphs.put_back(key, taken);
+    let record = match live.take(key, fits) {
+        Some(record) => record,
+        None => match begin_without_record(process, key, &fits) {
+            Begun::Tracked(record) => record,
+            begun => {
+                let taken = take_of_graph(process, key);
+                let has_begun = matches!(begun, Begun::Untracked(_));
+                let _uncancelled = (taken.is_some() || has_begun).then(Uncancelled::enter);
+                let answer = real.call();
+                end_without_record(process, key, begun, taken, answer.is_ok());
+                return answer;
             }
-        });
+        },
     };
     let record = &record;
     let taken = Taken { live, key, record };
@@ -443,6 +449,43 @@ impl Drop for Taken<'_> {
     #[cold]
     fn drop(&mut self) {
         self.live.put_elsewhere(self.key, *self.record);
+    }
+}
+
+/// Begins a free of memory that has no record. Another thread may have taken it out for the end of a context.
+#[cold]
+#[inline(never)]
+fn begin_without_record<'p>(
+    process: &'p ManagedProcess,
+    key: u64,
+    fits: &dyn Fn(&Record) -> bool,
+) -> Begun<'p> {
+    let memory = &process.memory;
+    let take = || memory.allocations.take(key, fits);
+    memory.untracked_frees.begin(key, take)
+}
+
+/// Ends such a free.
+#[cold]
+#[inline(never)]
+fn end_without_record(
+    process: &ManagedProcess,
+    key: u64,
+    begun: Begun<'_>,
+    of_graph: Option<(usize, u64)>,
+    is_freed: bool,
+) {
+    if let Some(taken) = of_graph.filter(|_| !is_freed) {
+        process.memory.graphs.put_back(key, taken);
+    }
+    if let Begun::Untracked(free) = begun
+        && let Some(record) = free.end(is_freed)
+    {
+        if is_freed {
+            release_record(process, &record);
+        } else {
+            process.memory.allocations.put_elsewhere(key, record);
+        }
     }
 }
 
