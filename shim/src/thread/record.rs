@@ -38,7 +38,7 @@ pub(super) const ELSEWHERE: u32 = u32::MAX;
 /// Value of `inside` for a thread in a query.
 pub const ASKING: u32 = u32::MAX - 1;
 /// Least distance on the stack between a call and one within it, in bytes. Two calls of one function of the application's are
-/// closer, whatever the frames of the two hooks.
+/// closer, as far as the frames of the two hooks differ by less in size (not in a debug build).
 const NEAR: usize = 128;
 /// Number of streams that the launch path remembers.
 pub(super) const RECENT: usize = 8;
