@@ -100,6 +100,7 @@ macro_rules! driver_table {
             /// excludes the stream from the lock while it captures
             "cuStreamBeginCapture" 10000 call stream::begin_capture(stream) fn cuStreamBeginCapture(stream: CUstream) twin cuStreamBeginCapture_ptsz;
             "cuStreamBeginCapture" 10010 call stream::begin_capture(stream) fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) twin cuStreamBeginCapture_v2_ptsz;
+            /// excludes the stream from the lock while it captures, and leaves the graph's memory as it is if the capture is lost
             "cuStreamBeginCaptureToGraph" 12030 call stream::begin_capture_into(stream) fn cuStreamBeginCaptureToGraph(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) twin cuStreamBeginCaptureToGraph_ptsz;
             "cuStreamBeginCaptureToCig" 13010 call stream::begin_capture_into(stream) fn cuStreamBeginCaptureToCig(stream: CUstream, params: *mut c_void) twin cuStreamBeginCaptureToCig_ptsz;
             "cuStreamBeginRecaptureToGraph" 13030 call stream::begin_capture_into(stream) fn cuStreamBeginRecaptureToGraph(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph, callback: *const c_void, data: *mut c_void) twin cuStreamBeginRecaptureToGraph_ptsz;
