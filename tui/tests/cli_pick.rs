@@ -100,6 +100,40 @@ fn only_listed_devices_are_picked() {
 }
 
 #[test]
+fn a_run_stays_within_the_devices_that_its_caller_may_use() {
+    let world = World::new();
+    let actor = devices(&world, 3);
+    // The visible device is the busiest.
+    let entry = actor.registration.entry(1).expect("entered");
+    assert!(actor.takes(entry, 8 << 30));
+    let run = |visible: &str, words: &[&str]| -> cli_support::Said {
+        let print = ["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"];
+        let mut command = world.command(&[&["run"], words, &print].concat());
+        command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+        command.env("CUDA_VISIBLE_DEVICES", visible).said()
+    };
+    for visible in ["1", &name(1), &name(1)[..38]] {
+        for words in [&["--gpu", "auto"][..], &["--gpu", "1"], &["--wait"]] {
+            let said = run(visible, words).done();
+            assert_eq!(said.out, format!("{}\n", name(1)), "{visible} {words:?}");
+        }
+    }
+    for words in [
+        &["--gpu", "0"][..],
+        &["--gpu", "0", "--wait"],
+        &["--gpu", &name(2), "--exclusive"],
+    ] {
+        run("1", words).refused(2, &["--gpu", "CUDA_VISIBLE_DEVICES=\"1\" does not name gpu"]);
+    }
+    for none in ["", "-1", "7", "MIG-00000000-0000-0000-0000-000000000000"] {
+        run(none, &["--wait"]).refused(5, &["names none of the GPUs here", "unset it"]);
+    }
+    // A pick is for its caller, who sets the variable.
+    let mut pick = world.command(&["pick", "0"]);
+    pick.env("CUDA_VISIBLE_DEVICES", "1").said().done();
+}
+
+#[test]
 fn no_device_at_all_is_a_sentence() {
     World::new()
         .gpushare(&["pick"])

@@ -345,6 +345,33 @@ pub fn seen<'d, D>(all: &'d [D], uuid: impl Fn(&D) -> &str, list: Option<&str>) 
     list.split(',').map_while(named).collect()
 }
 
+/// Returns those of the `allowed` devices that a program sees if `CUDA_VISIBLE_DEVICES` is `list`. Fails if the program sees none,
+/// or not the `named` one: another device may belong to another job.
+pub fn within(
+    devices: &[DeviceSample],
+    list: &str,
+    named: Option<usize>,
+    allowed: Option<Vec<Uuid>>,
+) -> Result<Vec<Uuid>, Failure> {
+    let seen = seen(devices, |device| &device.uuid, Some(list));
+    if seen.is_empty() {
+        return Err(Failure::no_such_target(format!(
+            "CUDA_VISIBLE_DEVICES={list:?} names none of the GPUs here, so the program may use none; correct or unset it"
+        )));
+    }
+    if let Some(gpu) = named
+        && !seen.iter().any(|device| device.uuid == devices[gpu].uuid)
+    {
+        return Err(Failure::usage(format!(
+            "CUDA_VISIBLE_DEVICES={list:?} does not name gpu{gpu}, so the program may not use it; choose one that it names, or \
+             unset it"
+        )));
+    }
+    let uuids = seen.iter().filter_map(|device| uuids::parse(&device.uuid));
+    let is_allowed = |uuid: &Uuid| allowed.as_ref().is_none_or(|list| list.contains(uuid));
+    Ok(uuids.filter(is_allowed).collect())
+}
+
 fn allowed_path() -> PathBuf {
     std::env::var_os(variables::ALLOWED_GPUS).map_or_else(|| ALLOWED.into(), Into::into)
 }

@@ -53,6 +53,9 @@ pub struct Args {
     /// Print when the claim ends as well, on the segments' clock, for who takes it back
     #[arg(long, hide = true)]
     claim_end: bool,
+    /// Only pick a device that CUDA_VISIBLE_DEVICES lets a program started here use
+    #[arg(long, hide = true)]
+    visible: bool,
     /// Only print how many devices a program started here sees, or nothing where NVML does not say
     #[arg(long, hide = true)]
     count: bool,
@@ -86,9 +89,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         .transpose()
         .map_err(|error| Failure::usage(format!("--memory: {error}")))?;
     let dir = segments::dir_or_new()?;
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     if args.count {
         let sample = segments::sample(&dir)?;
-        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         if let Some(count) = picking::visible(&sample, visible.as_deref()) {
             writeln!(out, "{count}")?;
         }
@@ -96,7 +99,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     }
     if args.check_reserve {
         let sample = segments::sample(&dir)?;
-        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         let limits = Environment::read(&|name| std::env::var(name).ok()).limits;
         picking::check_reserve(&sample, visible.as_deref(), &limits)?;
         return Ok(Exit::Done);
@@ -104,6 +106,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let request = Request {
         gpu: args.gpu.as_deref(),
         bytes: wanted,
+        visible: visible.as_deref().filter(|_| args.visible),
         free: args.free,
         random: args.random,
         explain: args.explain,
@@ -121,6 +124,8 @@ pub struct Request<'a> {
     pub gpu: Option<&'a str>,
     /// Minimum free memory in bytes.
     pub bytes: Option<u64>,
+    /// CUDA_VISIBLE_DEVICES of a program that may use no other device.
+    pub visible: Option<&'a str>,
     /// Only devices without a process.
     pub free: bool,
     /// Any device that meets the conditions.
@@ -168,7 +173,10 @@ pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> 
         .gpu
         .map(|gpu| targets::device(gpu, &sample))
         .transpose()?;
-    let allowed = picking::allowed()?;
+    let mut allowed = picking::allowed()?;
+    if let Some(list) = request.visible {
+        allowed = Some(picking::within(&sample.devices, list, named, allowed)?);
+    }
     let uuids = sample.devices.iter().map(|device| &device.uuid);
     let wanted = Wanted {
         bytes: request.bytes,

@@ -352,7 +352,7 @@ fn pick(gpu: &str, args: &Args, launch: &Launch) -> Result<(String, Option<u64>)
     let sizes = sizes.into_iter().flatten();
     let memory = sizes.filter_map(|size| units::parse_size(size).ok()).max();
     let memory = memory.map(|bytes| format!("{bytes}B"));
-    let mut words = Vec::new();
+    let mut words = vec!["--visible"];
     if args.exclusive {
         words.extend(["--free", "--claim-end"]);
     }

@@ -16,6 +16,8 @@ use super::wrong_value;
 #[derive(Debug, Clone, Default, Args)]
 pub struct Settings {
     /// Run on one device: its number, its UUID, or `auto` for the least busy one
+    ///
+    /// If CUDA_VISIBLE_DEVICES is set here, it is one of the devices that the variable names.
     #[arg(long, value_name = "auto|N|UUID")]
     pub gpu: Option<String>,
     /// The settings that a variable carries to the program.
