@@ -4,6 +4,7 @@ mod cli_support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 
 use cli_support::{Run as _, World, uuid};
 
@@ -94,9 +95,92 @@ fn only_listed_devices_are_picked() {
     for _ in 0..3 {
         assert_eq!(pick(&["pick"]).done().out, format!("{}\n", name(2)));
     }
-    pick(&["pick", "0"]).refused(1, &["not in the list"]);
+    pick(&["pick", "0"]).refused(2, &["not in the list"]);
     fs::write(&list, "gpu0\n").expect("ours");
     pick(&["pick"]).refused(2, &["not a UUID"]);
+}
+
+/// A run that waited for such a device would wait for ever.
+#[test]
+fn a_run_does_not_wait_for_a_device_outside_the_list() {
+    let world = World::new();
+    let _actor = devices(&world, 2);
+    let list = world.dir().join("ids");
+    let run = |words: &[&str]| -> cli_support::Said {
+        let wait = ["run", "--wait", "--timeout", "20s"];
+        let mut command = world.command(&[&wait, words, &["--", "true"]].concat());
+        command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+        command.env("GPUSHARE_ALLOWED_GPUS", &list).said()
+    };
+    fs::write(&list, format!("{}\n", name(1))).expect("ours");
+    run(&["--gpu", "0"]).refused(2, &["gpu0 cannot be picked: not in the list"]);
+    fs::write(&list, format!("{}\n", name(7))).expect("ours");
+    run(&[]).refused(2, &["lists none of the GPUs here"]);
+}
+
+#[test]
+fn a_run_that_waits_while_gpushare_is_upgraded_starts_its_program() {
+    let world = World::new();
+    let actor = devices(&world, 1);
+    let entry = actor.registration.entry(0).expect("entered");
+    assert!(actor.takes(entry, 8 << 30));
+    let gpushare = world.dir().join("gpushare");
+    cli_support::copy(env!("CARGO_BIN_EXE_gpushare"), &gpushare, "755");
+    let mut run = std::process::Command::new(&gpushare);
+    run.args([
+        "run",
+        "--wait",
+        "--timeout",
+        "60s",
+        "--memory",
+        "12GiB",
+        "--",
+        "echo",
+        "started",
+    ])
+    .env("GPUSHARE_DIR", world.dir())
+    .env("GPUSHARE_ALLOWED_GPUS", "/nonexistent/ids")
+    .env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"))
+    .stdout(std::process::Stdio::piped())
+    .stderr(std::process::Stdio::piped());
+    let mut run = run.spawn().expect("a copy runs as well");
+    let mut errors = BufReader::new(run.stderr.take().expect("a pipe")).lines();
+    let mut said = || errors.next().expect("it waits").expect("text");
+    while !said().contains("the program waits: ") {}
+    fs::remove_file(&gpushare).expect("ours");
+    actor.registration.ledger(entry).release(8 << 30);
+    let output = run.wait_with_output().expect("our child");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "started\n");
+}
+
+#[test]
+fn a_run_that_waits_says_the_reason_again_when_it_changes() {
+    let world = World::new();
+    let actor = devices(&world, 1);
+    let entry = actor.registration.entry(0).expect("entered");
+    assert!(actor.takes(entry, 8 << 30));
+    let limits = [
+        "--wait",
+        "--timeout",
+        "8s",
+        "--gpu",
+        "0",
+        "--memory",
+        "12GiB",
+    ];
+    let mut command = world.command(&[&["run"], &limits[..], &["--", "true"]].concat());
+    command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+    command.stderr(std::process::Stdio::piped());
+    let run = command.spawn().expect("built");
+    std::thread::sleep(std::time::Duration::from_millis(3500));
+    assert!(actor.takes(entry, 2 << 30));
+    let output = run.wait_with_output().expect("our child");
+    let said = String::from_utf8_lossy(&output.stderr);
+    for free in ["8.0", "6.0"] {
+        let words =
+            format!("the program waits: --gpu 0: gpu0 cannot be picked: only {free} GiB free");
+        assert_eq!(said.matches(&words).count(), 1, "{said}");
+    }
 }
 
 #[test]
@@ -123,7 +207,10 @@ fn a_run_stays_within_the_devices_that_its_caller_may_use() {
         &["--gpu", "0", "--wait"],
         &["--gpu", &name(2), "--exclusive"],
     ] {
-        run("1", words).refused(2, &["--gpu", "CUDA_VISIBLE_DEVICES=\"1\" does not name gpu"]);
+        run("1", words).refused(
+            2,
+            &["--gpu", "CUDA_VISIBLE_DEVICES=\"1\" does not name gpu"],
+        );
     }
     for none in ["", "-1", "7", "MIG-00000000-0000-0000-0000-000000000000"] {
         run(none, &["--wait"]).refused(5, &["names none of the GPUs here", "unset it"]);

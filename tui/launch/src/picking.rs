@@ -219,13 +219,13 @@ pub fn choose(
     if let Some(failure) = too_small(candidates, named, wanted) {
         return Err(failure);
     }
-    if let Some(gpu) = named {
-        return match candidates
-            .get(gpu)
-            .and_then(|candidate| candidate.excluded.as_ref())
-        {
-            Some(why) => Err(Failure::failed(format!("gpu{gpu} cannot be picked: {why}"))),
-            None => Ok(gpu),
+    if let Some(candidate) = named.and_then(|gpu| candidates.get(gpu)) {
+        let sentence = |why| format!("gpu{} cannot be picked: {why}", candidate.gpu);
+        return match &candidate.excluded {
+            None => Ok(candidate.gpu),
+            // The list does not change while a run waits.
+            Some(why) if !wanted.allows(candidate) => Err(Failure::usage(sentence(why))),
+            Some(why) => Err(Failure::failed(sentence(why))),
         };
     }
     let mut open: Vec<&Candidate> = candidates
@@ -245,7 +245,7 @@ pub fn choose(
     });
     best.map(|best| best.gpu).ok_or_else(|| {
         if !candidates.iter().any(|candidate| wanted.allows(candidate)) {
-            return Failure::failed(format!(
+            return Failure::usage(format!(
                 "no GPU may be picked: {} lists none of the GPUs here; correct the list or set {}",
                 allowed_path().shown(),
                 variables::ALLOWED_GPUS

@@ -15,6 +15,7 @@ use shm_layout::text::PathText as _;
 use shm_layout::{Liveness, Segments, clock, locate_existing, snapshot, variables};
 
 use crate::host::artifacts::{self, LIBRARY_PATH};
+use crate::host::programs::OWN;
 use crate::text::exit::Failure;
 use crate::text::shell;
 
@@ -125,7 +126,7 @@ impl Demo {
     /// Returns the command that runs this program again on the demonstration's segments and GPU.
     fn again(&self) -> Result<Command, Failure> {
         let mut words = std::env::args_os();
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(OWN);
         if let Some(name) = words.next() {
             command.arg0(name);
         }

@@ -25,6 +25,7 @@ use rustix::process::{
 
 use super::wait;
 use crate::host::procfs;
+use crate::host::programs::OWN;
 use crate::text::plain::Plain;
 
 /// The first argument that makes our executable a guard; the program and its arguments follow. It is not a documented
@@ -52,7 +53,7 @@ pub struct Guarded {
 impl Guarded {
     /// Starts a program; `prepare` sets its environment and directory.
     pub fn start(words: &[OsString], prepare: impl FnOnce(&mut Command)) -> io::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(OWN);
         command.arg(WORD).args(words);
         prepare(&mut command);
         let mut guard = command

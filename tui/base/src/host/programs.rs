@@ -7,6 +7,9 @@ use shm_layout::text::PathText as _;
 
 use crate::text::exit::{Exit, Failure};
 
+/// Path by which this program starts itself again. Unlike its file's path it stays valid when an upgrade replaces the file.
+pub const OWN: &str = "/proc/self/exe";
+
 /// Returns the file that a shell would run for this word.
 pub fn find_program(word: &OsStr) -> Result<PathBuf, Failure> {
     let found = if word.as_encoded_bytes().contains(&b'/') {

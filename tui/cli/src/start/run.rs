@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::change::apply;
 use crate::{Done, note};
+use gpushare_base::host::programs::OWN;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::shell;
 use gpushare_base::text::{units, uuids};
@@ -232,20 +233,19 @@ fn wait_for_reserve(
         Some(OnFull::Wait) => Duration::MAX,
         Some(OnFull::WaitFor(ns)) => Duration::from_nanos(ns),
     };
-    let begun = Instant::now();
-    let mut silent = true;
+    let mut wait = Wait::begin();
     loop {
         let Err(failure) = answer(&ask(&["--check-reserve"], launch)?) else {
             return Ok(());
         };
-        if failure.exit != Exit::Failed || begun.elapsed() >= longest {
+        if failure.exit != Exit::Failed || wait.elapsed() >= longest {
             let option = settings.said_by(variables::RESERVE);
             return Err(Failure {
                 sentence: format!("{option}: {}", failure.sentence),
                 ..failure
             });
         }
-        pause(&mut silent, begun, &failure);
+        wait.pause(&failure);
     }
 }
 
@@ -268,8 +268,7 @@ fn choose(
         .transpose();
     let limit = limit.map_err(|error| wrong_value("--timeout", &error))?;
     let limit = limit.map(Duration::from_nanos);
-    let begun = Instant::now();
-    let mut silent = true;
+    let mut wait = Wait::begin();
     loop {
         let why = match try_one(gpu, args, launch, dir) {
             Ok(held) => return Ok(held),
@@ -277,13 +276,13 @@ fn choose(
             Err(failure) if args.wait && failure.exit == Exit::Failed => failure,
             Err(failure) => return Err(failure),
         };
-        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+        if limit.is_some_and(|limit| wait.elapsed() >= limit) {
             return Err(Failure {
-                sentence: format!("{} (waited {} s)", why.sentence, begun.elapsed().as_secs()),
+                sentence: format!("{} (waited {} s)", why.sentence, wait.elapsed().as_secs()),
                 ..why
             });
         }
-        pause(&mut silent, begun, &why);
+        wait.pause(&why);
     }
 }
 
@@ -292,13 +291,39 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// Time after which a run says what it waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Pauses before the next attempt of a waiting run, and says once what it waits for.
-fn pause(silent: &mut bool, begun: Instant, why: &Failure) {
-    if *silent && begun.elapsed() >= PATIENCE {
-        note(&format!("the program waits: {}", why.sentence));
-        *silent = false;
+/// The wait of a run.
+struct Wait {
+    begun: Instant,
+    /// Time from the start before which nothing is said.
+    silent: Duration,
+    /// The reason that was said last.
+    said: String,
+}
+
+impl Wait {
+    fn begin() -> Self {
+        Self {
+            begun: Instant::now(),
+            silent: PATIENCE,
+            said: String::new(),
+        }
     }
-    std::thread::sleep(AGAIN);
+
+    fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Pauses before the next attempt. Says what the run waits for, and again if that has changed. The time between two such
+    /// messages doubles, because a reason with a number in it may change at each attempt.
+    fn pause(&mut self, why: &Failure) {
+        let elapsed = self.elapsed();
+        if elapsed >= self.silent && self.said != why.sentence {
+            note(&format!("the program waits: {}", why.sentence));
+            self.said.clone_from(&why.sentence);
+            self.silent = elapsed * 2;
+        }
+        std::thread::sleep(AGAIN);
+    }
 }
 
 fn try_one(
@@ -382,25 +407,17 @@ fn answer(output: &Output) -> Result<String, Failure> {
         .trim()
         .trim_start_matches("gpushare: ")
         .to_owned();
-    let exit = match output.status.code() {
-        Some(2) => Exit::Usage,
-        Some(5) => Exit::NoSuchTarget,
-        _ => Exit::Failed,
-    };
+    let code = output.status.code();
+    let exit = code.and_then(|code| Exit::of_code(u8::try_from(code).ok()?));
     Err(Failure {
-        exit,
+        exit: exit.unwrap_or(Exit::Failed),
         sentence: why,
     })
 }
 
 /// Runs `gpushare pick` in a separate process, so that NVML is not loaded here and the program's environment is used.
 fn ask(arguments: &[&str], launch: &Launch) -> Result<Output, Failure> {
-    let own = std::env::current_exe().map_err(|error| {
-        Failure::failed(format!(
-            "cannot find gpushare's own executable to ask NVML: {error}"
-        ))
-    })?;
-    Command::new(own)
+    Command::new(OWN)
         .arg("pick")
         .args(arguments)
         .envs(
@@ -410,4 +427,34 @@ fn ask(arguments: &[&str], launch: &Launch) -> Result<Output, Failure> {
         )
         .output()
         .map_err(|error| Failure::failed(format!("cannot ask NVML for the GPUs: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    /// A failure with the code 1 is waited for.
+    #[test]
+    fn why_a_pick_failed_keeps_its_exit_code() {
+        let failure = |code: i32| {
+            let output = Output {
+                status: ExitStatus::from_raw(code << 8),
+                stdout: Vec::new(),
+                stderr: b"gpushare: why\n".to_vec(),
+            };
+            answer(&output).expect_err("it failed")
+        };
+        for exit in [
+            Exit::Failed,
+            Exit::Usage,
+            Exit::NotPermitted,
+            Exit::NoSuchTarget,
+        ] {
+            assert_eq!(failure(exit.code().into()).exit, exit);
+        }
+        assert_eq!(failure(101), Failure::failed("why"));
+    }
 }

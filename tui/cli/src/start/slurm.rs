@@ -7,6 +7,7 @@ use std::process::Command;
 use shm_layout::{QuotaValue, SegmentDir, Segments, clock, snapshot};
 
 use crate::{Done, note};
+use gpushare_base::host::programs::OWN;
 use gpushare_base::text::exit::{Exit, Failure};
 
 mod check;
@@ -74,7 +75,7 @@ impl Job {
         let Some((uid, gid)) = user.filter(|_| root && !dir.is_brokered) else {
             return Ok(false);
         };
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(OWN);
         command
             .args(std::env::args_os().skip(1))
             .uid(uid)

@@ -19,6 +19,7 @@ use crate::program::Settings;
 use crate::stage::Stage;
 use gpushare_base::host::guard::{Guarded, Tail};
 use gpushare_base::host::mps;
+use gpushare_base::host::programs::OWN;
 use gpushare_base::text::exit::Failure;
 use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, Editor, device_memory};
@@ -172,7 +173,7 @@ impl Player<'_> {
         let folder = self.plan.folder();
         let words = program.words(&folder, self.plan.seconds)?;
         let words = match library {
-            _ if condition.is_ours() => under_us(condition, program, &name, words)?,
+            _ if condition.is_ours() => under_us(condition, program, &name, words),
             // The variable is set for the program only, so the guard does not load the library.
             Some(library) => {
                 let mut preload = OsString::from("LD_PRELOAD=");
@@ -235,7 +236,7 @@ fn under_us(
     program: &Program,
     name: &str,
     words: Vec<OsString>,
-) -> Result<Vec<OsString>, Trouble> {
+) -> Vec<OsString> {
     let mps = condition.is_under_mps(&program.name);
     let settings = Settings {
         mps,
@@ -243,11 +244,11 @@ fn under_us(
         ..program.settings(condition.change_of(&program.name))
     };
     let settings = settings.with(variables::NAME, Some(name));
-    let mut line = vec![std::env::current_exe()?.into_os_string(), "run".into()];
+    let mut line = vec![OWN.into(), "run".into()];
     line.extend(settings.options().into_iter().map(OsString::from));
     line.push("--".into());
     line.extend(words);
-    Ok(line)
+    line
 }
 
 /// Removes the user's variables for limits, MPS and preloaded libraries from the environment.
@@ -316,7 +317,7 @@ impl<'s> Mps<'s> {
     /// Runs a verb of `gpushare`, because the verb waits, checks and reports errors.
     fn gpushare(&self, words: &[&str]) -> std::io::Result<std::process::Output> {
         use std::os::unix::process::CommandExt as _;
-        forget_ours(Command::new(std::env::current_exe()?).args(words))
+        forget_ours(Command::new(OWN).args(words))
             .env(variables::DIR, &self.stage.dir.path)
             // Programs would count from 0 among the devices of the daemon, by the same variable.
             .env_remove("CUDA_VISIBLE_DEVICES")
