@@ -282,6 +282,60 @@ fn more_memory_than_any_device_has_is_not_waited_for() {
         .refused(5, &["gpu1 has 16.0 GiB, not 99.0 GiB"]);
 }
 
+#[test]
+fn a_run_waits_for_the_memory_that_is_asked_for_in_any_form() {
+    let world = World::new();
+    let actor = devices(&world, 2);
+    for (number, gib) in [(0, 12_u64), (1, 10)] {
+        let entry = actor.registration.entry(number).expect("entered");
+        assert!(actor.takes(entry, gib << 30));
+    }
+    type Words = &'static [&'static str];
+    type Variables = &'static [(&'static str, &'static str)];
+    let run = |words: Words, variables: Variables| -> cli_support::Said {
+        let wait = ["run", "--wait", "--timeout", "0s"];
+        let print = ["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"];
+        let mut command = world.command(&[&wait, words, &print].concat());
+        command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+        command.envs(variables.iter().copied()).said()
+    };
+    let refused: [(Words, Variables, &str); 6] = [
+        (&["--memory", "8GiB"], &[], "no GPU has 8.0 GiB free"),
+        (
+            &["--memory", "50%"],
+            &[],
+            "no GPU has 50% of its memory free",
+        ),
+        (&["--memory", "0:8GiB"], &[], "no GPU has 8.0 GiB free"),
+        (
+            &["--reserve", "50%"],
+            &[],
+            "no GPU has 50% of its memory free",
+        ),
+        (&["--gpu", "0", "--memory", "30%"], &[], "only 4.0 GiB free"),
+        (
+            &[],
+            &[("GPUSHARE_MEMORY", "8GiB")],
+            "no GPU has 8.0 GiB free",
+        ),
+    ];
+    for (words, variables, why) in refused {
+        run(words, variables).refused(1, &[why, "(waited "]);
+    }
+    for (words, variables) in [
+        (&["--memory", "30%"][..], &[][..]),
+        (&["--memory", "0:5GiB"], &[]),
+        (&[], &[("GPUSHARE_MEMORY", "35%")]),
+    ] {
+        let said = run(words, variables).done();
+        assert_eq!(said.out, format!("{}\n", name(1)), "{words:?}");
+    }
+    // The option stands above the variable.
+    let said = run(&["--memory", "5GiB"], &[("GPUSHARE_MEMORY", "8GiB")]).done();
+    assert_eq!(said.out, format!("{}\n", name(1)));
+    run(&["--memory", "100%"], &[]).done();
+}
+
 /// A claim is only for programs that make their first allocation later.
 #[test]
 fn a_device_that_a_program_had_for_itself_is_free_when_that_ends() {

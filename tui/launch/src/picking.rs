@@ -85,11 +85,63 @@ impl Choice {
     }
 }
 
+/// The free memory that a device must have to be chosen: the larger of both.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Demand {
+    bytes: Option<u64>,
+    /// Part of the device's memory, below 100.
+    percent: Option<u8>,
+}
+
+impl Demand {
+    /// Returns the demand for so many bytes.
+    pub fn bytes(bytes: Option<u64>) -> Self {
+        Self {
+            bytes,
+            percent: None,
+        }
+    }
+
+    /// Returns the demand of a program with these limits that sees one device. A quota of the whole device demands nothing,
+    /// because the driver's own memory is never free.
+    pub fn of(limits: &LaunchLimits) -> Self {
+        let quota = match limits.memory[0] {
+            MemoryLimit::Bytes(bytes) => (Some(bytes), None),
+            MemoryLimit::Percent(percent) => (None, Some(percent)),
+            MemoryLimit::Unset | MemoryLimit::None => (None, None),
+        };
+        let reserve = match limits.settings.reserve.unwrap_or_default() {
+            Reserve::Nothing => (None, None),
+            Reserve::Percent(percent) => (None, Some(percent)),
+            size @ Reserve::Mib(_) => (Some(size.of_device(u64::MAX)), None),
+        };
+        Self {
+            bytes: quota.0.max(reserve.0),
+            percent: quota.1.max(reserve.1).filter(|percent| *percent < 100),
+        }
+    }
+
+    /// Returns the bytes on a device of `total_bytes`, if there is a demand.
+    fn of_device(self, total_bytes: u64) -> Option<u64> {
+        let part = |percent| Reserve::Percent(percent).of_device(total_bytes);
+        self.bytes.max(self.percent.map(part))
+    }
+
+    /// Returns the demand for a message, if there is one.
+    fn shown(self) -> Option<String> {
+        let part = self
+            .percent
+            .map(|percent| format!("{percent}% of its memory"));
+        let both = self.bytes.map(human_size).into_iter().chain(part);
+        Some(both.collect::<Vec<_>>().join(" and ")).filter(|text| !text.is_empty())
+    }
+}
+
 /// The conditions that a device must meet to be chosen.
 #[derive(Debug, Default)]
 pub struct Wanted<'a> {
-    /// Minimum free memory in bytes.
-    pub bytes: Option<u64>,
+    /// Minimum free memory.
+    pub memory: Demand,
     /// Devices that may be chosen; `None` for all.
     pub allowed: Option<&'a [Uuid]>,
     /// Only devices without a process or claim.
@@ -151,7 +203,8 @@ fn candidate(
     let uuid = uuids::parse(&device.uuid);
     let used = |process: &&ProcessSample| process.on(gpu).is_some_and(Holding::is_used);
     let users = sample.processes.iter().filter(used).count();
-    let excluded = match (wanted.allowed, uuid, wanted.bytes) {
+    let needed = wanted.memory.of_device(device.total_bytes);
+    let excluded = match (wanted.allowed, uuid, needed) {
         (Some(allowed), Some(uuid), _) if !allowed.contains(&uuid) => {
             Some("not in the list of allowed devices".into())
         }
@@ -163,10 +216,10 @@ fn candidate(
             users => format!("{users} processes use it"),
         }),
         _ if wanted.free && device.picks > 0 => Some("another pick has just chosen it".into()),
-        (_, _, Some(wanted)) if device.total_bytes < wanted => {
+        (_, _, Some(needed)) if device.total_bytes < needed => {
             Some(format!("it has {} in all", human_size(device.total_bytes)))
         }
-        (_, _, Some(wanted)) if free_bytes < wanted => {
+        (_, _, Some(needed)) if free_bytes < needed => {
             Some(format!("only {} free", human_size(free_bytes)))
         }
         _ => None,
@@ -192,7 +245,7 @@ fn too_small(
     named: Option<usize>,
     wanted: &Wanted<'_>,
 ) -> Option<Failure> {
-    let bytes = wanted.bytes?;
+    let bytes = wanted.memory.bytes?;
     let is_meant = |candidate: &&Candidate| match named {
         Some(gpu) => candidate.gpu == gpu,
         None => wanted.allows(candidate),
@@ -251,10 +304,9 @@ pub fn choose(
                 variables::ALLOWED_GPUS
             ));
         }
-        match wanted.bytes {
-            Some(bytes) if !wanted.free => Failure::failed(format!(
-                "no GPU has {} free; wait, ask for less, or lower a quota (gpushare pick --explain shows each)",
-                human_size(bytes)
+        match wanted.memory.shown() {
+            Some(memory) if !wanted.free => Failure::failed(format!(
+                "no GPU has {memory} free; wait, ask for less, or lower a quota (gpushare pick --explain shows each)",
             )),
             _ => Failure::failed(
                 "no GPU is free; gpushare run --wait waits for one, and gpushare pick --explain shows each",
@@ -428,7 +480,7 @@ mod tests {
         let mut sample = Sample::default();
         sample.snapshot.devices = devices;
         let wanted = Wanted {
-            bytes: wanted,
+            memory: Demand::bytes(wanted),
             allowed,
             ..Wanted::default()
         };

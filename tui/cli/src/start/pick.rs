@@ -20,7 +20,7 @@ use gpushare_base::text::uuids;
 use gpushare_control::targets;
 use gpushare_launch::exclusive::Taken;
 use gpushare_launch::nvml_cache::NvmlCache;
-use gpushare_launch::picking::{self, Candidate, Choice, Wanted};
+use gpushare_launch::picking::{self, Candidate, Choice, Demand, Wanted};
 use gpushare_observe::source::live::Live;
 use gpushare_observe::source::nvml::Watch;
 use gpushare_sample::keys::object;
@@ -56,6 +56,9 @@ pub struct Args {
     /// Only pick a device that CUDA_VISIBLE_DEVICES lets a program started here use
     #[arg(long, hide = true)]
     visible: bool,
+    /// Only pick a device with the free memory that the variables of a program started here ask for
+    #[arg(long, hide = true)]
+    fits: bool,
     /// Only print how many devices a program started here sees, or nothing where NVML does not say
     #[arg(long, hide = true)]
     count: bool,
@@ -97,15 +100,18 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         }
         return Ok(Exit::Done);
     }
+    let limits = Environment::read(&|name| std::env::var(name).ok()).limits;
     if args.check_reserve {
         let sample = segments::sample(&dir)?;
-        let limits = Environment::read(&|name| std::env::var(name).ok()).limits;
         picking::check_reserve(&sample, visible.as_deref(), &limits)?;
         return Ok(Exit::Done);
     }
     let request = Request {
         gpu: args.gpu.as_deref(),
-        bytes: wanted,
+        memory: match args.fits {
+            true => Demand::of(&limits),
+            false => Demand::bytes(wanted),
+        },
         visible: visible.as_deref().filter(|_| args.visible),
         free: args.free,
         random: args.random,
@@ -122,8 +128,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 pub struct Request<'a> {
     /// Device to pick, by number or UUID.
     pub gpu: Option<&'a str>,
-    /// Minimum free memory in bytes.
-    pub bytes: Option<u64>,
+    /// Minimum free memory.
+    pub memory: Demand,
     /// CUDA_VISIBLE_DEVICES of a program that may use no other device.
     pub visible: Option<&'a str>,
     /// Only devices without a process.
@@ -179,7 +185,7 @@ pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> 
     }
     let uuids = sample.devices.iter().map(|device| &device.uuid);
     let wanted = Wanted {
-        bytes: request.bytes,
+        memory: request.memory,
         allowed: allowed.as_deref(),
         free: request.free,
         exclusive: uuids.filter(|uuid| taken.has(uuid)).cloned().collect(),

@@ -49,7 +49,7 @@ pub struct Args {
     /// the environment, each process has room for N records instead of 262144.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Wait for a GPU: with the free memory that --memory or --reserve asks for, or with --exclusive one that no process uses
+    /// Wait for a GPU: with the free memory that --memory and --reserve or their variables ask for, or with --exclusive one that no process uses
     #[arg(long)]
     wait: bool,
     /// Give up after this time [default: never]
@@ -373,18 +373,14 @@ fn take_for_itself(
 
 /// Returns the device for `--gpu`, and the end of its claim if the claim must be withdrawn.
 fn pick(gpu: &str, args: &Args, launch: &Launch) -> Result<(String, Option<u64>), Failure> {
-    let sizes = [variables::MEMORY, variables::RESERVE].map(|name| args.settings.said(name));
-    let sizes = sizes.into_iter().flatten();
-    let memory = sizes.filter_map(|size| units::parse_size(size).ok()).max();
-    let memory = memory.map(|bytes| format!("{bytes}B"));
     let mut words = vec!["--visible"];
     if args.exclusive {
         words.extend(["--free", "--claim-end"]);
     }
     let is_named = gpu != "auto";
     // A quota may be more than what is free now; who waits wants it.
-    if let Some(memory) = memory.as_ref().filter(|_| !is_named || args.wait) {
-        words.extend(["--memory", memory]);
+    if !is_named || args.wait {
+        words.push("--fits");
     }
     if is_named {
         words.extend(["--", gpu]);
