@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use cli_support::{Run as _, World};
+use gpushare_testbed::{Need, needs};
 
 const PROGRAM: &str =
     "#!/bin/sh\necho \"memory=$GPUSHARE_MEMORY name=$GPUSHARE_NAME args=$*\"\nexit 7\n";
@@ -71,6 +72,91 @@ fn a_wrapped_program_starts_under_gpushare_and_unwraps_to_the_same_file() {
     world
         .gpushare(&["unwrap", &exe])
         .refused(1, &["not wrapped"]);
+}
+
+#[test]
+fn a_wrapped_link_is_replaced_and_the_program_that_it_names_stays_as_it_is() {
+    let world = World::new();
+    let library = world.dir().join("libgpushare.so");
+    fs::write(&library, "").expect("ours");
+    let shared = program(&world);
+    let bin = world.dir().join("bin");
+    fs::create_dir(&bin).expect("ours");
+    let link = bin.join("tool");
+    std::os::unix::fs::symlink("../it's a program", &link).expect("ours");
+    // Found in the directory in which the command runs.
+    let in_bin = |words: &[&str]| world.command(words).current_dir(&bin).said();
+    in_bin(&["wrap", "tool", "--memory", "8GiB"]).done();
+    assert_eq!(fs::read_to_string(&shared).expect("text"), PROGRAM);
+    let output = Command::new(&link)
+        .env("GPUSHARE_DIR", world.dir())
+        .env("GPUSHARE_LIB", &library)
+        .output()
+        .expect("the wrapper runs");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "memory=8GiB name= args=\n"
+    );
+    let mode = |path: &PathBuf| fs::symlink_metadata(path).expect("there").mode();
+    assert_eq!(mode(&link), mode(&shared));
+    // A second link to a wrapper unwraps it.
+    let other = world.dir().join("other");
+    std::os::unix::fs::symlink(&link, &other).expect("ours");
+    let words = other.display().to_string();
+    world
+        .gpushare(&["wrap", &words])
+        .refused(2, &["already a wrapper"]);
+    world.gpushare(&["unwrap", &words]).done();
+    let target = fs::read_link(&link).expect("a link again");
+    assert_eq!(target, PathBuf::from("../it's a program"));
+    let names = fs::read_dir(&bin).expect("ours").count();
+    assert_eq!(names, 1, "nothing is left behind");
+}
+
+/// Python finds an environment by the link that started it. The link names a copy of the interpreter, so that a wrapper in the
+/// wrong place harms nothing outside of the test.
+#[test]
+fn a_wrapped_python_of_an_environment_stays_in_it() {
+    let world = World::new();
+    let library = world.dir().join("libgpushare.so");
+    fs::write(&library, "").expect("ours");
+    let venv = world.dir().join("venv");
+    let python = venv.join("bin/python");
+    let made = Command::new("python3")
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&venv)
+        .status();
+    let made = made.is_ok_and(|status| status.success());
+    if !needs(Need::Works("python3-venv", made)) {
+        return;
+    }
+    let shared = world.dir().join("shared-python");
+    cli_support::copy(&python.display().to_string(), &shared, "755");
+    fs::remove_file(&python).expect("ours");
+    std::os::unix::fs::symlink(&shared, &python).expect("ours");
+    assert!(shared.symlink_metadata().expect("there").is_file());
+    assert!(
+        fs::canonicalize(&python)
+            .expect("there")
+            .starts_with(fs::canonicalize(world.dir()).expect("ours"))
+    );
+    let prefixes = || {
+        let output = Command::new(&python)
+            .args(["-c", "import sys; print(sys.prefix, sys.base_prefix)"])
+            .env("GPUSHARE_DIR", world.dir())
+            .env("GPUSHARE_LIB", &library)
+            .output()
+            .expect("Python runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let before = prefixes();
+    assert!(before.starts_with(&venv.display().to_string()), "{before}");
+    let text = python.display().to_string();
+    world.gpushare(&["wrap", &text]).done();
+    assert_eq!(prefixes(), before);
+    world.gpushare(&["unwrap", &text]).done();
+    assert_eq!(fs::read_link(&python).expect("a link again"), shared);
+    assert_eq!(prefixes(), before);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Wrappers: an executable is replaced by a script that always starts it under gpushare, and restored.
 //!
 //! `EXE` becomes a small `sh` script. The program itself stays in the same folder as `gpushare-wrapped.EXE`. It keeps its
-//! inode, so its bytes, mode, owner and times are unchanged. A working `EXE` is in place at every moment: the second name
+//! inode, so its bytes, mode, owner and times are unchanged. If `EXE` is a link, the link is replaced and kept like that, and the
+//! file that it names stays as it is: other environments may share that file, and Python finds its own by the link. A working `EXE` is in place at every moment: the second name
 //! is linked first, then the finished script is renamed over `EXE`; unwrapping is one rename back. A second wrapper fails
 //! at once, because the link exists. If gpushare is removed later, the script starts the program without it, unless a limit
 //! is set: then it refuses, as `gpushare run` would.
@@ -25,7 +26,7 @@ const MARK: &str = "# Made by gpushare wrap; gpushare unwrap takes it away.";
 
 /// Replaces `exe` by a wrapper that runs `gpushare run OPTIONS`. Returns the program's new path.
 pub fn wrap(exe: &Path, gpushare: &Path, settings: &Settings) -> Result<PathBuf, Failure> {
-    let exe = resolve(exe)?;
+    let exe = in_folder(exe)?;
     check(&exe, gpushare)?;
     let hidden = hidden_name(&exe)?;
     fs::hard_link(&exe, &hidden).map_err(|error| match error.kind() {
@@ -47,7 +48,11 @@ pub fn wrap(exe: &Path, gpushare: &Path, settings: &Settings) -> Result<PathBuf,
 
 /// Restores the program. Returns its path.
 pub fn unwrap(exe: &Path) -> Result<PathBuf, Failure> {
-    let exe = resolve(exe)?;
+    // A wrapper is no link, so a link names one elsewhere.
+    let exe = match exe.is_symlink() {
+        true => resolve(exe)?,
+        false => in_folder(exe)?,
+    };
     let hidden = hidden_name(&exe)?;
     if !is_wrapper(&exe) {
         return Err(Failure::failed(format!(
@@ -66,7 +71,17 @@ pub fn unwrap(exe: &Path) -> Result<PathBuf, Failure> {
     Ok(exe)
 }
 
-/// Resolves links, so that the file is wrapped and not the link.
+/// Returns the absolute path of a program; a link at its end stays.
+fn in_folder(exe: &Path) -> Result<PathBuf, Failure> {
+    let file = resolve(exe)?;
+    let folder = exe.parent().filter(|folder| *folder != Path::new(""));
+    match (exe.file_name(), exe.is_symlink()) {
+        (Some(name), true) => Ok(resolve(folder.unwrap_or(Path::new(".")))?.join(name)),
+        _ => Ok(file),
+    }
+}
+
+/// Returns the absolute path of a file without links.
 fn resolve(exe: &Path) -> Result<PathBuf, Failure> {
     fs::canonicalize(exe).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -192,13 +207,13 @@ fn without(hidden: &Path, gpushare: &Path, settings: &Settings) -> Vec<u8> {
     .concat()
 }
 
-/// Replaces the file in one step and keeps its mode and owner.
+/// Replaces the file in one step and keeps its mode and owner. In place of a link, the owner is the link's.
 fn replace(exe: &Path, content: &[u8]) -> io::Result<()> {
-    let meta = fs::metadata(exe)?;
+    let (meta, own) = (fs::metadata(exe)?, fs::symlink_metadata(exe)?);
     let fresh = exe.with_file_name(format!(".gpushare-wrap-{}", std::process::id()));
     let written = File::create_new(&fresh).and_then(|mut file| {
         file.write_all(content)?;
-        std::os::unix::fs::fchown(&file, Some(meta.uid()), Some(meta.gid()))?;
+        std::os::unix::fs::fchown(&file, Some(own.uid()), Some(own.gid()))?;
         file.set_permissions(Permissions::from_mode(meta.permissions().mode() & 0o777))?;
         file.sync_all()
     });
