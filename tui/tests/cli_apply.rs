@@ -51,6 +51,38 @@ fn a_limit_for_all_devices_holds_for_each() {
     }
 }
 
+/// At a boot the driver may answer later than the broker.
+#[test]
+fn a_limit_for_a_device_that_is_not_here_yet_holds_when_it_comes() {
+    let world = World::new();
+    let uuid = gpushare_base::text::uuids::format(cli_support::uuid(3), false);
+    let text =
+        format!("[policy]\n'{uuid}' = 'launches=10 overcommit=on'\n[limit]\n'{uuid}' = '12GiB'\n");
+    let file = write(&world, &text);
+    let said = world.gpushare(&["apply", &file]).done();
+    assert!(
+        said.out.contains(&format!("{uuid}: limit 12GiB")),
+        "{said:?}"
+    );
+    let train = world.actor("train");
+    let entry = train.enter(3);
+    assert_eq!(
+        train.registration.policy(entry).0.kind,
+        PolicyKind::Launches(10)
+    );
+    assert!(!train.takes(entry, 13 << 30));
+    assert!(train.takes(entry, 11 << 30));
+}
+
+#[test]
+fn a_limit_for_all_devices_where_there_is_none_is_refused() {
+    let world = World::new();
+    let file = write(&world, "[policy]\nall = 'always'\n[limit]\nall = '12GiB'\n");
+    world
+        .gpushare(&["apply", &file])
+        .refused(5, &["[limit] all: found no GPU", "by its UUID"]);
+}
+
 #[test]
 fn a_devices_own_line_stands_above_that_for_all_and_a_file_means_the_same_each_time() {
     let world = World::new();

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use shm_layout::{Change, DeviceEdit, EvictAfter, LockPolicy, Set};
+use shm_layout::{Change, DeviceEdit, EvictAfter, LockPolicy, Set, Uuid};
 
 use super::EditRequest;
 use super::audit::Place;
-use super::policy::{self, uuid};
+use super::policy;
 use super::share;
+use super::targets::{device_title, uuid};
 use gpushare_base::text::exit::Failure;
 use gpushare_sample::Sample;
 
@@ -50,8 +51,8 @@ pub fn with_policy(text: &str) -> Result<(DeviceEdit, Option<LockPolicy>), Failu
 /// in `own`, which the devices get at the same time.
 pub fn requests(
     all: DeviceEdit,
-    device: Option<usize>,
-    own: &BTreeMap<usize, DeviceEdit>,
+    device: Option<Uuid>,
+    own: &BTreeMap<Uuid, DeviceEdit>,
     sample: &Sample,
     reason: Option<&str>,
 ) -> Result<Vec<EditRequest>, Failure> {
@@ -62,15 +63,15 @@ pub fn requests(
         let change = Change::DeviceMemory { device, settings };
         EditRequest::new(change, target, Place::Ctl).because(reason.map(ToOwned::to_owned))
     };
-    if let Some(gpu) = device {
-        let uuid = uuid(sample, gpu)?;
-        return Ok(vec![request(Some(uuid), all, format!("gpu{gpu}"))]);
+    if let Some(uuid) = device {
+        return Ok(vec![request(device, all, device_title(uuid, sample))]);
     }
     let ends_ns = all.ends().into_iter().flatten().next();
     let mut requests = vec![request(None, all, "all GPUs".to_owned())];
     let wanted = all.evict_after.value().and_then(EvictAfter::ns);
     for (gpu, device) in sample.devices.iter().enumerate() {
-        let gets = own.get(&gpu).copied().unwrap_or_default();
+        let uuid = uuid(sample, gpu)?;
+        let gets = own.get(&uuid).copied().unwrap_or_default();
         let mut unset = DeviceEdit::default();
         if !all.evict_after.is_keep()
             && gets.evict_after.is_keep()
@@ -90,7 +91,6 @@ pub fn requests(
             unset = unset.timed(ns);
         }
         if !unset.is_none() {
-            let uuid = uuid(sample, gpu)?;
             requests.push(request(Some(uuid), unset, format!("gpu{gpu}")));
         }
     }

@@ -2,14 +2,14 @@
 //! for all.
 
 use shm_layout::text::INHERIT;
-use shm_layout::{Change, LockPolicy, SegmentDir, Segments, Until, clock, snapshot};
+use shm_layout::{Change, LockPolicy, SegmentDir, Segments, Until, Uuid, clock, snapshot};
 
 use super::audit::Place;
+use super::targets::{device_title, uuid};
 use super::{EditRequest, Editor};
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::nearest::explained;
 use gpushare_base::text::units::{self, PolicyEdit};
-use gpushare_base::text::uuids;
 use gpushare_sample::Sample;
 
 /// Reads a policy. Returns `None` for `inherit`, which unsets it.
@@ -42,7 +42,7 @@ fn wrong(what: &str, error: &units::TextError) -> Failure {
 
 /// Returns the edit for one device, or for all. It changes the words that it names of `base`, or of the policy in force.
 pub fn request(
-    device: Option<usize>,
+    device: Option<Uuid>,
     edit: Option<PolicyEdit>,
     base: Option<LockPolicy>,
     sample: &Sample,
@@ -50,16 +50,15 @@ pub fn request(
     place: Place,
     reason: Option<&str>,
 ) -> Result<EditRequest, Failure> {
-    let uuid = device.map(|gpu| uuid(sample, gpu)).transpose()?;
     let in_force = || {
         let present = Present::read(dir);
-        uuid.map_or(present.everywhere, |uuid| present.of(&uuid))
+        device.map_or(present.everywhere, |uuid| present.of(&uuid))
     };
     let base = base.unwrap_or_else(in_force);
     let policy = edit.map(|edit| applied(&edit, base)).transpose()?;
-    let target = device.map_or_else(|| "all GPUs".to_owned(), |gpu| format!("gpu{gpu}"));
+    let target = device.map_or_else(|| "all GPUs".to_owned(), |uuid| device_title(uuid, sample));
     let change = Change::Policy {
-        device: uuid,
+        device,
         policy,
         until: None,
     };
@@ -80,7 +79,7 @@ pub fn clear_own(
     everywhere: &Change,
     sample: &Sample,
     dir: &SegmentDir,
-    spared: &[usize],
+    spared: &[Uuid],
     place: Place,
     reason: Option<&str>,
 ) -> Result<Vec<EditRequest>, Failure> {
@@ -98,7 +97,7 @@ pub fn would_clear(
     editor: &Editor,
     everywhere: &Change,
     sample: &Sample,
-    spared: &[usize],
+    spared: &[Uuid],
 ) -> Result<Vec<EditRequest>, Failure> {
     clearing(
         everywhere,
@@ -125,9 +124,9 @@ fn lasts(change: &Change) -> bool {
 fn clearing(
     everywhere: &Change,
     sample: &Sample,
-    spared: &[usize],
+    spared: &[Uuid],
     place: Place,
-    hides: impl Fn(&EditRequest, shm_layout::Uuid, LockPolicy) -> Result<bool, Failure>,
+    hides: impl Fn(&EditRequest, Uuid, LockPolicy) -> Result<bool, Failure>,
 ) -> Result<Vec<EditRequest>, Failure> {
     let Change::Policy {
         device: None,
@@ -138,8 +137,11 @@ fn clearing(
         return Ok(Vec::new());
     };
     let mut requests = Vec::new();
-    for gpu in (0..sample.devices.len()).filter(|gpu| !spared.contains(gpu)) {
+    for gpu in 0..sample.devices.len() {
         let uuid = uuid(sample, gpu)?;
+        if spared.contains(&uuid) {
+            continue;
+        }
         let change = Change::Policy {
             device: Some(uuid),
             policy: until.and(*policy),
@@ -153,24 +155,14 @@ fn clearing(
     Ok(requests)
 }
 
-/// Returns the UUID of a device of the sample.
-pub(super) fn uuid(sample: &Sample, gpu: usize) -> Result<shm_layout::Uuid, Failure> {
-    let text = sample.devices.get(gpu).map_or("", |device| &device.uuid);
-    uuids::parse(text).ok_or_else(|| {
-        Failure::failed(format!(
-            "gpu{gpu} has the UUID {text:?}, which cannot be read"
-        ))
-    })
-}
-
 /// The policies in force.
 #[derive(Default)]
 struct Present {
     /// Policy that an edit for all devices changes.
     everywhere: LockPolicy,
-    devices: Vec<(shm_layout::Uuid, LockPolicy)>,
+    devices: Vec<(Uuid, LockPolicy)>,
     /// Devices whose policy expires.
-    timed: Vec<shm_layout::Uuid>,
+    timed: Vec<Uuid>,
 }
 
 impl Present {
@@ -196,16 +188,16 @@ impl Present {
         }
     }
 
-    fn of(&self, uuid: &shm_layout::Uuid) -> LockPolicy {
+    fn of(&self, uuid: &Uuid) -> LockPolicy {
         let found = self.devices.iter().find(|(known, _)| known == uuid);
         found.map_or(self.everywhere, |(_, policy)| *policy)
     }
 
-    fn is_timed(&self, uuid: &shm_layout::Uuid) -> bool {
+    fn is_timed(&self, uuid: &Uuid) -> bool {
         self.timed.contains(uuid)
     }
 
-    fn knows(&self, uuid: &shm_layout::Uuid) -> bool {
+    fn knows(&self, uuid: &Uuid) -> bool {
         self.devices.iter().any(|(known, _)| known == uuid)
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use shm_layout::{Change, SlotId};
+use shm_layout::{Change, SlotId, Uuid};
 
 use super::change::{EditRequest, Place};
 use gpushare_base::text::exit::Failure;
@@ -260,6 +260,34 @@ pub fn device(text: &str, sample: &Sample) -> Result<usize, Failure> {
             "{text} is the start of several UUIDs; write more of it"
         ))),
         (None, _) => Err(no_device()),
+    }
+}
+
+/// Returns the UUID of the device with this number, UUID, or unambiguous start of a UUID. A whole UUID may be that of a device
+/// that is not here at present.
+pub fn device_uuid(text: &str, sample: &Sample) -> Result<Uuid, Failure> {
+    match uuids::parse(text) {
+        Some(uuid) => Ok(uuid),
+        None => uuid(sample, device(text, sample)?),
+    }
+}
+
+/// Returns the UUID of a device of the sample.
+pub fn uuid(sample: &Sample, gpu: usize) -> Result<Uuid, Failure> {
+    let text = sample.devices.get(gpu).map_or("", |device| &device.uuid);
+    uuids::parse(text).ok_or_else(|| {
+        Failure::failed(format!(
+            "gpu{gpu} has the UUID {text:?}, which cannot be read"
+        ))
+    })
+}
+
+/// Returns the name of a device for messages and the log: its number, or its UUID if it is not here.
+pub fn device_title(uuid: Uuid, sample: &Sample) -> String {
+    let is = |device: &DeviceSample| uuids::parse(&device.uuid) == Some(uuid);
+    match sample.devices.iter().position(is) {
+        Some(gpu) => format!("gpu{gpu}"),
+        None => uuids::format(uuid, false),
     }
 }
 

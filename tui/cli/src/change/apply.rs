@@ -5,12 +5,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Change, DeviceEdit, SegmentDir, Segments, Set, ShareEdit, settings};
+use shm_layout::{Change, DeviceEdit, SegmentDir, Segments, Set, ShareEdit, Uuid, settings};
 
 use super::edits;
 use crate::{Done, note, segments};
 use gpushare_base::text::exit::{Exit, Failure};
-use gpushare_base::text::uuids;
 use gpushare_control::audit::Place;
 use gpushare_control::manifest::{Manifest, Process};
 use gpushare_control::targets::{self, Target};
@@ -138,7 +137,7 @@ pub fn standing(dir: &SegmentDir, out: &mut dyn Write) -> Result<(), Failure> {
 struct Plan {
     everywhere: Option<EditRequest>,
     /// Devices that get a policy of their own.
-    own: Vec<usize>,
+    own: Vec<Uuid>,
     rest: Vec<EditRequest>,
     /// True if the file has rules that are already in force.
     is_said: bool,
@@ -158,17 +157,17 @@ impl Plan {
             is_said: false,
         };
         let mut lines = Vec::new();
-        for (gpu, words) in by_device(&manifest.policy, sample)? {
+        for (device, words) in by_device(&manifest.policy, sample)? {
             let mut words = vec![words.clone()];
             let memory = device_memory::take(&mut words)?;
-            lines.push((gpu, memory, words));
+            lines.push((device, memory, words));
         }
         let own = lines
             .iter()
-            .filter_map(|(gpu, memory, _)| Some(((*gpu)?, *memory)));
-        let own: BTreeMap<usize, DeviceEdit> = own.collect();
-        for (gpu, memory, words) in lines {
-            let memory = device_memory::requests(memory, gpu, &own, sample, Some(reason))?;
+            .filter_map(|(device, memory, _)| Some(((*device)?, *memory)));
+        let own: BTreeMap<Uuid, DeviceEdit> = own.collect();
+        for (device, memory, words) in lines {
+            let memory = device_memory::requests(memory, device, &own, sample, Some(reason))?;
             plan.rest.extend(memory);
             if words.is_empty() {
                 continue;
@@ -178,34 +177,30 @@ impl Plan {
                 Change::Policy { policy, .. } => policy,
                 _ => None,
             };
-            let base = gpu.and_then(|_| for_all());
-            let request = policy::request(gpu, edit, base, sample, dir, Place::Ctl, Some(reason))?;
-            match gpu {
+            let base = device.and_then(|_| for_all());
+            let request =
+                policy::request(device, edit, base, sample, dir, Place::Ctl, Some(reason))?;
+            match device {
                 None => plan.everywhere = Some(request),
-                Some(gpu) => {
-                    plan.own.push(gpu);
+                Some(uuid) => {
+                    plan.own.push(uuid);
                     plan.rest.push(request);
                 }
             }
         }
         let limits = by_device(&manifest.limit, sample)?;
-        let own: BTreeSet<usize> = limits.iter().filter_map(|(gpu, _)| *gpu).collect();
-        for (gpu, value) in limits {
-            let gpus = match gpu {
-                None => (0..sample.devices.len())
-                    .filter(|gpu| !own.contains(gpu))
-                    .collect(),
+        let own: BTreeSet<Uuid> = limits.iter().filter_map(|(device, _)| *device).collect();
+        for (device, value) in limits {
+            let value = quota::parse(&value.text())?;
+            let devices = match device {
+                None => everywhere(sample)?,
                 Some(one) => vec![one],
             };
-            for gpu in gpus {
-                let uuid = uuids::parse(&sample.devices[gpu].uuid).ok_or_else(|| {
-                    Failure::failed(format!("gpu{gpu} has no UUID that can be read"))
-                })?;
-                let change = Change::DeviceLimit {
-                    uuid,
-                    value: quota::parse(&value.text())?,
-                };
-                plan.rest.push(request(change, format!("gpu{gpu}"), reason));
+            let is_meant = |uuid: &Uuid| device.is_some() || !own.contains(uuid);
+            for uuid in devices.into_iter().filter(is_meant) {
+                let change = Change::DeviceLimit { uuid, value };
+                let title = targets::device_title(uuid, sample);
+                plan.rest.push(request(change, title, reason));
             }
         }
         if let Some(rules) = &manifest.rule {
@@ -236,20 +231,31 @@ impl Plan {
     }
 }
 
+/// Returns the devices of `[limit] all`. Fails if there is none, because a limit is kept for each device and would hold for none.
+fn everywhere(sample: &Sample) -> Result<Vec<Uuid>, Failure> {
+    if sample.devices.is_empty() {
+        return Err(Failure::no_such_target(
+            "[limit] all: found no GPU, so the limit would hold for none; gpushare doctor shows why, or name each GPU by its UUID",
+        ));
+    }
+    let uuids = (0..sample.devices.len()).map(|gpu| targets::uuid(sample, gpu));
+    uuids.collect()
+}
+
 /// Returns the lines of a table by device, that for all (`None`) first: a device's own line stands above it.
 fn by_device<'m, T>(
     table: &'m BTreeMap<String, T>,
     sample: &Sample,
-) -> Result<Vec<(Option<usize>, &'m T)>, Failure> {
-    let gpu = |device: &str| match device {
+) -> Result<Vec<(Option<Uuid>, &'m T)>, Failure> {
+    let uuid = |device: &str| match device {
         "all" => Ok(None),
-        one => targets::device(one, sample).map(Some),
+        one => targets::device_uuid(one, sample).map(Some),
     };
     let lines = table
         .iter()
-        .map(|(device, value)| Ok((gpu(device)?, value)));
+        .map(|(device, value)| Ok((uuid(device)?, value)));
     let mut lines: Vec<_> = lines.collect::<Result<_, Failure>>()?;
-    lines.sort_by_key(|(gpu, _)| *gpu);
+    lines.sort_by_key(|(device, _)| device.is_some());
     Ok(lines)
 }
 

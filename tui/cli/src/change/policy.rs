@@ -91,7 +91,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let sample = segments::sample_to_edit(&dir)?;
     let device = match args.gpu.as_str() {
         "all" => None,
-        gpu => Some(targets::device(gpu, &sample)?),
+        gpu => Some(targets::uuid(&sample, targets::device(gpu, &sample)?)?),
     };
     let editor = segments::editor(&dir);
     let reason = args.edit.reason.as_deref();

@@ -57,6 +57,15 @@ const SOCKET: &str = include_str!("../../../../assets/systemd/gpushare-metrics.s
 /// Directory of the units.
 const UNITS: &str = "/etc/systemd/system";
 
+/// Returns the directory that hides the program from the unit, whose service would fail at every start, if there is one.
+fn hidden_by(program: &Path) -> Option<&'static str> {
+    let is_above = |place: &&str| {
+        let real = fs::canonicalize(place);
+        program.starts_with(place) || real.is_ok_and(|real| program.starts_with(real))
+    };
+    ["/home", "/root", "/run/user"].into_iter().find(is_above)
+}
+
 fn system(group: &str, out: &mut dyn Write) -> Done {
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::not_permitted(
@@ -76,6 +85,13 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
     if !sd_notify::booted().unwrap_or(false) {
         return Err(Failure::failed(format!(
             "systemd does not run here; have {} serve --group {group} started at every boot by what does",
+            program.shown()
+        )));
+    }
+    if let Some(place) = hidden_by(&program) {
+        return Err(Failure::failed(format!(
+            "{} is below {place}, which gpushare.service cannot see (ProtectHome=yes); install gpushare elsewhere, in /usr/local/bin \
+             for instance",
             program.shown()
         )));
     }
@@ -108,4 +124,22 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
         "The members of {group} have their programs managed; edits are logged in {SYSTEM_LOGS}/audit.jsonl"
     )?;
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_in_a_home_is_hidden_from_its_own_unit() {
+        for (program, place) in [
+            ("/home/alice/bin/gpushare", Some("/home")),
+            ("/root/gpushare", Some("/root")),
+            ("/run/user/1000/gpushare", Some("/run/user")),
+            ("/usr/bin/gpushare", None),
+            ("/homes/bin/gpushare", None),
+        ] {
+            assert_eq!(hidden_by(Path::new(program)), place, "{program}");
+        }
+    }
 }
