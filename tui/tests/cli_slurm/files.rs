@@ -36,6 +36,18 @@ fn what_install_writes_check_accepts_and_says_what_else_is_missing() {
     .expect("ours");
     let said = gpushare(&["slurm", "check", "--conf", at]).done();
     assert!(said.out.contains("ok   hook"), "{said:?}");
+    let absolute = format!("  include {at}/plugstack.conf.d/gpu*re.conf");
+    for (line, code) in [
+        ("Include\tplugstack.conf.d/*.conf  # all", 0),
+        (absolute.as_str(), 0),
+        ("include plugstack.conf.d/gpushare.conf", 0),
+        ("include plugstack.conf.d/*.off", 1),
+        ("include plugstack.conf.d/gpushare.conf*.conf", 1),
+    ] {
+        fs::write(conf.path().join("plugstack.conf"), format!("{line}\n")).expect("ours");
+        let said = gpushare(&["slurm", "check", "--conf", at]);
+        assert_eq!(said.code, code, "{line}: {said:?}");
+    }
 
     let prolog = format!("TaskProlog={at}/gpushare-task-prolog\nEpilog={at}/gpushare-epilog\n");
     fs::write(conf.path().join("plugstack.conf"), "").expect("ours");

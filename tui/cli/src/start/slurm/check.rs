@@ -175,35 +175,48 @@ fn lines_of(path: &Path, depth: u8) -> Vec<String> {
         .lines()
         .map(|line| line.split('#').next().unwrap_or_default().trim());
     lines
-        .flat_map(|line| match line.strip_prefix("include ") {
-            Some(pattern) if depth < 4 => {
-                let files = matching(path.parent().unwrap_or(path), pattern.trim());
-                files
-                    .iter()
-                    .flat_map(|file| lines_of(file, depth + 1))
-                    .collect()
+        .flat_map(|line| {
+            let mut words = line.split_whitespace();
+            match (words.next(), words.next()) {
+                (Some(word), Some(pattern))
+                    if word.eq_ignore_ascii_case("include") && depth < 4 =>
+                {
+                    let files = matching(path.parent().unwrap_or(path), pattern);
+                    files
+                        .iter()
+                        .flat_map(|file| lines_of(file, depth + 1))
+                        .collect()
+                }
+                _ => vec![line.to_owned()],
             }
-            _ => vec![line.to_owned()],
         })
         .collect()
 }
 
-/// Returns the files that match a pattern with `*` at its end, or the one file without it.
+/// Returns the files that match a pattern with one `*` in its last part, or the one file without it. As for a shell, `*` does not
+/// stand for the dot of a hidden file.
 fn matching(folder: &Path, pattern: &str) -> Vec<PathBuf> {
-    let Some(start) = pattern.strip_suffix('*') else {
-        return vec![folder.join(pattern)];
+    let path = folder.join(pattern);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let Some((start, end)) = name.split_once('*') else {
+        return vec![path];
     };
-    let start = folder.join(start).display().to_string();
-    let folder = Path::new(&start).parent().filter(|_| !start.ends_with('/'));
-    let entries = fs::read_dir(folder.unwrap_or(Path::new(&start)));
-    let files = entries
+    let entries = fs::read_dir(path.parent().unwrap_or(folder));
+    let mut files: Vec<PathBuf> = entries
         .into_iter()
         .flatten()
         .flatten()
-        .map(|entry| entry.path());
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let rest = name.strip_prefix(start);
+            rest.is_some_and(|rest| rest.ends_with(end))
+                && (!start.is_empty() || !name.starts_with('.'))
+        })
+        .map(|entry| entry.path())
+        .collect();
+    files.sort();
     files
-        .filter(|path| path.display().to_string().starts_with(&start))
-        .collect()
 }
 
 /// A file of `Key=Value` lines.
