@@ -60,7 +60,7 @@ impl Shard {
 pub struct Asked {
     /// Memory of the whole job on each device.
     pub memory: Option<Amount>,
-    /// Memory of each process, if it cannot be compared with the job's memory.
+    /// Memory of each process, if it cannot be compared with the job's memory because the size of the GPUs is unknown.
     pub each: Option<Amount>,
     /// Memory on each device that no process outside the job can take, within the job's memory.
     pub reserve: Option<Amount>,
@@ -71,12 +71,14 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Reads a step's environment. Returns `None` for a step without a GPU, which is not changed.
+    /// Reads a step's environment. Returns `None` for a step without a GPU, which is not changed. `smallest` returns the bytes of
+    /// the smallest GPU if it is known; it is called only to compare a size with a share.
     pub fn of(
         get: &dyn Fn(&str) -> Option<String>,
         shard: Option<Shard>,
         wish: Option<Amount>,
         reserve: Option<Amount>,
+        smallest: &dyn Fn() -> Option<u64>,
     ) -> Option<Self> {
         let set = |name: &str| get(name).filter(|value| !value.trim().is_empty());
         let shards = set(SHARDS).and_then(|text| text.trim().parse::<u64>().ok());
@@ -87,7 +89,7 @@ impl Asked {
             return None;
         }
         let given = shards.and_then(|count| Some(shard?.times(count)));
-        let (memory, each) = lower(given, wish);
+        let (memory, each) = lower(given, wish, smallest);
         Some(Self {
             memory,
             each,
@@ -117,17 +119,33 @@ impl Asked {
 /// Variables of a step with GPUs; at least one is set.
 const GPUS: [&str; 3] = ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
 
-/// Returns the lower of the shards' memory and the user's wish. If one is a size and the other a share, both apply: the
+/// Returns the lower of the shards' memory and the user's wish, which is the job's. If they cannot be compared, both apply: the
 /// first to the job, the second to each process.
-fn lower(given: Option<Amount>, wish: Option<Amount>) -> (Option<Amount>, Option<Amount>) {
-    match (given, wish) {
-        (Some(Amount::Bytes(a)), Some(Amount::Bytes(b))) => (Some(Amount::Bytes(a.min(b))), None),
-        (Some(Amount::Percent(a)), Some(Amount::Percent(b))) => {
-            (Some(Amount::Percent(a.min(b))), None)
-        }
-        (Some(given), wish) => (Some(given), wish),
-        (None, wish) => (wish, None),
+fn lower(
+    given: Option<Amount>,
+    wish: Option<Amount>,
+    smallest: &dyn Fn() -> Option<u64>,
+) -> (Option<Amount>, Option<Amount>) {
+    let (Some(given), Some(wish)) = (given, wish) else {
+        return (given.or(wish), None);
+    };
+    match exceeds(given, wish, smallest) {
+        Some(true) => (Some(wish), None),
+        Some(false) => (Some(given), None),
+        None => (Some(given), Some(wish)),
     }
+}
+
+/// Returns true if the first amount is more than the second one. A size and a share are compared on the smallest GPU; `None` if
+/// its size is unknown.
+fn exceeds(one: Amount, other: Amount, smallest: &dyn Fn() -> Option<u64>) -> Option<bool> {
+    let total = match (one, other) {
+        (Amount::Bytes(one), Amount::Bytes(other)) => return Some(one > other),
+        (Amount::Percent(one), Amount::Percent(other)) => return Some(one > other),
+        _ => smallest()?,
+    };
+    let bytes = |amount: Amount| amount.of_device(total).unwrap_or(u64::MAX);
+    Some(bytes(one) > bytes(other))
 }
 
 /// Returns the job's name, with the task's number in an array.
@@ -152,13 +170,17 @@ pub fn group(job: &str) -> Option<String> {
 
 /// Returns true if a later step needs more memory than the job's group has. A step may have fewer of the job's shards than
 /// the next one. Values that cannot be compared are kept.
-pub fn grows(now: QuotaValue, wanted: Option<Amount>) -> bool {
-    match (now, wanted) {
-        (QuotaValue::Inherit, Some(_)) => true,
-        (QuotaValue::Bytes(now), Some(Amount::Bytes(wanted))) => wanted > now,
-        (QuotaValue::Percent(now), Some(Amount::Percent(wanted))) => wanted > now,
-        _ => false,
-    }
+pub fn grows(now: QuotaValue, wanted: Option<Amount>, smallest: &dyn Fn() -> Option<u64>) -> bool {
+    let Some(wanted) = wanted else {
+        return false;
+    };
+    let now = match now {
+        QuotaValue::Inherit => return true,
+        QuotaValue::Unlimited => return false,
+        QuotaValue::Bytes(bytes) => Amount::Bytes(bytes),
+        QuotaValue::Percent(percent) => Amount::Percent(percent),
+    };
+    exceeds(wanted, now, smallest) == Some(true)
 }
 
 #[cfg(test)]
@@ -175,12 +197,23 @@ mod tests {
         wish: Option<&str>,
         reserve: Option<&str>,
     ) -> Option<Asked> {
+        asked_on(environment, shard, wish, reserve, None)
+    }
+
+    fn asked_on(
+        environment: &[(&str, &str)],
+        shard: &str,
+        wish: Option<&str>,
+        reserve: Option<&str>,
+        smallest: Option<u64>,
+    ) -> Option<Asked> {
         let get = |name: &str| {
             let found = environment.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
         let read = |text: Option<&str>| text.map(|text| parse_amount(text).expect("an amount"));
-        Asked::of(&get, shard.parse().ok(), read(wish), read(reserve))
+        let shard = shard.parse().ok();
+        Asked::of(&get, shard, read(wish), read(reserve), &|| smallest)
     }
 
     #[test]
@@ -207,16 +240,29 @@ mod tests {
     #[test]
     fn a_wish_lowers_what_the_shards_give_and_never_raises_it() {
         let step = [(SHARDS, "1")];
-        let memory = |shard, wish| {
-            let asked = asked(&step, shard, Some(wish)).expect("it has shards");
-            (asked.memory, asked.each)
-        };
         let gib = |count: u64| Some(Amount::Bytes(count << 30));
-        assert_eq!(memory("10GiB", "8GiB"), (gib(8), None));
-        assert_eq!(memory("10GiB", "80GiB"), (gib(10), None));
-        assert_eq!(memory("1/8", "8GiB"), (Some(Amount::Percent(12)), gib(8)));
-        assert_eq!(memory("1/4", "100%"), (Some(Amount::Percent(25)), None));
-        assert_eq!(memory("10GiB", "none"), (gib(10), None));
+        let percent = |percent| Some(Amount::Percent(percent));
+        for (smallest, shard, wish, wanted) in [
+            (None, "10GiB", "8GiB", gib(8)),
+            (None, "10GiB", "80GiB", gib(10)),
+            (None, "1/4", "100%", percent(25)),
+            (None, "10GiB", "none", gib(10)),
+            (Some(80), "1/8", "8GiB", gib(8)),
+            (Some(80), "1/8", "10GiB", percent(12)),
+            (Some(80), "10GiB", "10%", percent(10)),
+            (Some(80), "10GiB", "20%", gib(10)),
+        ] {
+            let smallest = smallest.map(|gib: u64| gib << 30);
+            let asked = asked_on(&step, shard, Some(wish), None, smallest).expect("it has shards");
+            assert_eq!((asked.memory, asked.each), (wanted, None), "{shard} {wish}");
+        }
+    }
+
+    #[test]
+    fn a_wish_that_cannot_be_compared_with_the_shards_limits_each_process() {
+        let asked = asked(&[(SHARDS, "1")], "1/8", Some("8GiB")).expect("it has shards");
+        assert_eq!(asked.memory, Some(Amount::Percent(12)));
+        assert_eq!(asked.each, Some(Amount::Bytes(8 << 30)));
     }
 
     #[test]
@@ -246,6 +292,7 @@ mod tests {
 
     #[test]
     fn the_group_of_a_job_grows_with_a_larger_step_and_never_shrinks() {
+        let grows = |now, wanted| super::grows(now, wanted, &|| None);
         assert!(grows(QuotaValue::Inherit, Some(Amount::Bytes(1))));
         assert!(grows(QuotaValue::Bytes(1), Some(Amount::Bytes(2))));
         for (now, wanted) in [
@@ -256,6 +303,9 @@ mod tests {
         ] {
             assert!(!grows(now, wanted), "{now:?} {wanted:?}");
         }
+        let on_200 = |now, wanted| super::grows(now, Some(wanted), &|| Some(200));
+        assert!(on_200(QuotaValue::Bytes(2), Amount::Percent(2)));
+        assert!(!on_200(QuotaValue::Percent(2), Amount::Bytes(4)));
         assert_eq!(group("4711").as_deref(), Some("slurm-4711"));
         for wrong in ["", "1;x", "../1", "12345678901"] {
             assert_eq!(group(wrong), None, "{wrong}");

@@ -91,6 +91,35 @@ fn a_job_has_what_it_reserves_within_its_memory() {
 }
 
 #[test]
+fn a_wish_below_the_shards_limits_the_job_and_not_each_process() {
+    let world = World::new();
+    let step = [STEP[0], STEP[1], ("GPUSHARE_GPU_MEM", "2GiB")];
+    let prolog = ["task-prolog", "--shard", "1/8"];
+    // Nothing here says how large the GPUs are.
+    let said = hook(&world, &prolog, &step).done();
+    assert!(
+        said.out
+            .contains("print gpushare: --gpu-mem 2GiB limits each process and not the job"),
+        "{said:?}"
+    );
+    assert!(
+        said.out.contains("export GPUSHARE_MEMORY=2GiB\n"),
+        "{said:?}"
+    );
+    hook(&world, &["epilog"], &step).done();
+    // The test's devices have 16 GiB, of which the job's shards are 4.
+    let user = world.actor("user");
+    user.enter(0);
+    let said = hook(&world, &prolog, &step).done();
+    assert!(!said.out.contains("GPUSHARE_MEMORY"), "{said:?}");
+    let one = |memory: &str| vec![("slurm-12".to_owned(), memory.to_owned(), 20)];
+    assert_eq!(groups(&world), one("2GiB"));
+    // A later step without the wish has all of the shards.
+    hook(&world, &prolog, &STEP).done();
+    assert_eq!(groups(&world), one("25%"));
+}
+
+#[test]
 fn a_hook_ends_well_and_says_what_it_could_not_do() {
     let world = World::new();
     let wrong = [STEP[0], STEP[1], ("GPUSHARE_GPU_MEM", "8Q")];

@@ -121,7 +121,9 @@ fn every_way_to_start_a_step_gives_it_the_jobs_group() {
     );
     assert!(!whole.out.contains("GPUSHARE_GROUP"), "{whole:?}");
 
-    let script = "for more in '' --export=NONE; do srun $more /usr/bin/env; done";
+    let program = env!("CARGO_BIN_EXE_gpushare");
+    let step = format!("/usr/bin/env; {program} group show --json");
+    let script = format!("for more in '' --export=NONE; do srun $more /bin/sh -c '{step}'; done");
     let out = cluster.path("batch").display().to_string();
     let batch = [
         "--wait",
@@ -132,7 +134,7 @@ fn every_way_to_start_a_step_gives_it_the_jobs_group() {
         "--gres=shard:3",
         "--gpu-mem=2G",
         "--wrap",
-        script,
+        &script,
     ];
     let job = cluster.run("sbatch", &batch).done();
     let job = format!("GPUSHARE_GROUP=slurm-{}", job.out.trim());
@@ -142,12 +144,9 @@ fn every_way_to_start_a_step_gives_it_the_jobs_group() {
         [job.clone(), job],
         "{said}"
     );
-    // If shards are parts of a GPU, a size given as well applies to each process.
-    assert_eq!(
-        lines(&said, "GPUSHARE_MEMORY="),
-        ["GPUSHARE_MEMORY=2GiB", "GPUSHARE_MEMORY=2GiB"],
-        "{said}"
-    );
+    // The lesser of the shards and the size applies to the job, and not to each process.
+    assert_eq!(said.matches("\"2GiB\"").count(), 2, "{said}");
+    assert_eq!(lines(&said, "GPUSHARE_MEMORY="), [""; 0], "{said}");
 
     let out = cluster.path("array.%a").display().to_string();
     let array = [
@@ -175,13 +174,17 @@ fn every_way_to_start_a_step_gives_it_the_jobs_group() {
     assert_eq!(second.0, ["GPUSHARE_NAME=many_2"]);
     assert_ne!(first.1, second.1, "each task of an array is a job");
 
-    let interactive = ["--gpu-mem=1G", "--gres=shard:1", "srun", "/usr/bin/env"];
-    let said = cluster.run("salloc", &interactive).done();
-    assert_eq!(
-        lines(&said.out, "GPUSHARE_MEMORY="),
-        ["GPUSHARE_MEMORY=1GiB"],
-        "{said:?}"
-    );
+    let words = [
+        "--gpu-mem=512M",
+        "--gres=shard:1",
+        "srun",
+        "/bin/sh",
+        "-c",
+        &step,
+    ];
+    let said = cluster.run("salloc", &words).done();
+    assert_eq!(said.out.matches("\"512MiB\"").count(), 1, "{said:?}");
+    assert_eq!(lines(&said.out, "GPUSHARE_MEMORY="), [""; 0], "{said:?}");
     let wrong = cluster.run("srun", &["--gpu-mem=8Q", "true"]);
     assert!(
         wrong.code != 0 && wrong.err.contains("unknown unit"),

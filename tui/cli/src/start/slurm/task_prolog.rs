@@ -71,7 +71,7 @@ fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
     let wish = wish.and_then(|wish| wish.map_err(|error| read("--gpu-mem", error)).ok());
     let reserve = reserve.as_deref().map(parse_amount);
     let reserve = reserve.and_then(|wish| wish.map_err(|error| read("--gpu-reserve", error)).ok());
-    let Some(asked) = Asked::of(&get, shard, wish, reserve) else {
+    let Some(asked) = Asked::of(&get, shard, wish, reserve, &smallest) else {
         return Ok(Vec::new());
     };
     if reserve.is_some() && asked.reserve.is_none() {
@@ -99,7 +99,15 @@ fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
     }
     lines.push((variables::GROUP, job.group.clone()));
     let each = match make(&job.group, &asked) {
-        Ok(()) => asked.each,
+        Ok(()) => {
+            said.extend(asked.each.map(|each| {
+                format!(
+                    "--gpu-mem {each} limits each process and not the job, because the size of the GPUs is unknown here; write it \
+                     as the shards are, by a size or by a share"
+                )
+            }));
+            asked.each
+        }
         Err(failure) => {
             said.push(format!(
                 "{}; each process is limited by itself",
@@ -117,12 +125,19 @@ fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
     Ok(lines)
 }
 
+/// Returns the bytes of the smallest GPU of this node, as NVML or the programs that use the GPUs say.
+fn smallest() -> Option<u64> {
+    let sample = segments::sample_to_edit(&segments::dir().ok()?).ok()?;
+    let sizes = sample.devices.iter().map(|device| device.total_bytes);
+    sizes.filter(|bytes| *bytes > 0).min()
+}
+
 /// Makes the job's group, or raises its memory for a step that needs more than those before it. An operator's changes are
 /// kept, unless they are too low for such a step.
 fn make(name: &str, asked: &Asked) -> Result<(), Failure> {
     let dir = segments::dir_or_new()?;
     let now = defined(&dir, name);
-    if now.is_some_and(|memory| !grows(memory, asked.memory)) {
+    if now.is_some_and(|memory| !grows(memory, asked.memory, &smallest)) {
         return Ok(());
     }
     if !dir.may_make_groups() {
