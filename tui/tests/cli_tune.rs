@@ -110,8 +110,10 @@ fn an_urgent_job_beside_flat_out_ones_gets_a_policy_by_priority_and_undo_takes_i
     assert!(factor.expect("it launches") > 1.0, "{found:#}");
     assert!(under(chosen)["step_p99_us"].is_number(), "{found:#}");
 
+    // One undo takes the search back, whose trials are no edits of their own.
     gpushare(&bed, &["undo"]).done();
     assert_eq!(policy(&bed)["policy"], "off");
+    gpushare(&bed, &["undo"]).refused(1, &["no edit to undo"]);
     let advised = gpushare(&bed, &["advise", "--over=1s", "--json"])
         .done()
         .json();
@@ -126,6 +128,13 @@ fn an_urgent_job_beside_flat_out_ones_gets_a_policy_by_priority_and_undo_takes_i
         again.contains("POLICY") && again.contains("off is in force as before"),
         "{again}"
     );
+    assert_eq!(policy(&bed)["policy"], "off");
+    gpushare(&bed, &["undo"]).refused(1, &["no edit to undo"]);
+    let audit = gpushare(&bed, &["audit", "--json"]).done().json();
+    let newest = audit["edits"].as_array().expect("a list").iter();
+    let number = newest.filter_map(|edit| edit["number"].as_u64()).max();
+    let number = number.expect("a trial").to_string();
+    gpushare(&bed, &["undo", &number]).refused(1, &["is a trial of gpushare tune"]);
     assert_eq!(policy(&bed)["policy"], "off");
 }
 

@@ -18,6 +18,9 @@ pub use log::{AuditLog, Book, unreadable};
 /// Version of the record's format.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// Start of the reason of an edit that `gpushare tune` makes for a trial and replaces itself.
+pub const TRIAL: &str = "gpushare tune: trial";
+
 /// Maximum number of characters that are kept of each text of a refused edit.
 const WORDS: usize = 100;
 
@@ -88,6 +91,13 @@ impl Record {
     pub fn has_run_out(&self, now_ns: u64) -> bool {
         let change = self.change.as_ref();
         change.is_some_and(|change| change::has_run_out(change, now_ns))
+    }
+
+    /// Returns true if the edit belongs to a trial. All trials of a search together change nothing, and one of them undone
+    /// would put the policy of the trial before it in force.
+    pub fn is_trial(&self) -> bool {
+        let reason = self.reason.as_deref();
+        reason.is_some_and(|reason| reason.starts_with(TRIAL))
     }
 
     /// Returns true if both edits set the same settings, so that one hides the other.

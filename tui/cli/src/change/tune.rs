@@ -264,8 +264,8 @@ fn try_all(
                     done + 1,
                     setting.words
                 )));
-                let why = format!("gpushare tune: trial {} of {all}", done + 1);
-                let put = trials.put((at != 0).then_some(&setting.policy), why);
+                let which = format!("{} of {all}", done + 1);
+                let put = trials.put((at != 0).then_some(&setting.policy), &which);
                 // An edit of another operator makes the generation another one, and this edit refused.
                 if put.is_err() && segments::look(live)?.generation != sample.generation {
                     return Ok(Some(edited()));

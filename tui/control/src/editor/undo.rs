@@ -4,6 +4,8 @@
 //! values are restored by a new edit, which is made only if the generation has not changed since the check. So a second
 //! undo goes one edit further back.
 //!
+//! The edits of the trials of `gpushare tune` are not undone, because the search restores the settings itself.
+//!
 //! A timed edit that has expired does not block the undo of an older edit, and is not undone itself. The values that an
 //! edit replaced may have been timed too. Before their end they are restored with the same end; after it, the values that
 //! followed them are restored.
@@ -146,6 +148,12 @@ impl Editor {
         let now_ns = clock::now();
         let history = self.history()?;
         let generation = self.generation_in_log(&history)?;
+        if entry.record.is_trial() {
+            return Err(EditFailure::Undo(format!(
+                "edit {} is a trial of gpushare tune, which restores the settings itself, so there is nothing to undo",
+                entry.number
+            )));
+        }
         if !is_open(&history, entry) {
             return Err(EditFailure::Undo(format!(
                 "edit {} was refused or is already undone; gpushare audit shows which edits can be undone",
@@ -243,11 +251,12 @@ fn can_be_undone(history: &History, entry: &Entry) -> bool {
     entry.record.restore.is_some() && is_open(history, entry)
 }
 
-/// Returns true if the edit was applied, is not itself an undo, and was not undone.
+/// Returns true if the edit was applied, is neither an undo nor a trial, and was not undone.
 fn is_open(history: &History, entry: &Entry) -> bool {
     let record = &entry.record;
     record.result == Outcome::Applied
         && record.undoes.is_none()
+        && !record.is_trial()
         && record
             .generation
             .is_some_and(|generation| !history.is_undone(generation))

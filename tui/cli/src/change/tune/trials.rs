@@ -5,7 +5,7 @@ use shm_layout::{Change, LockPolicy, Until, clock};
 use crate::segments;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::uuids;
-use gpushare_control::audit::Place;
+use gpushare_control::audit::{Place, TRIAL};
 use gpushare_control::{EditRequest, Editor};
 use gpushare_observe::source::live::Live;
 use gpushare_observe::tune::Plan;
@@ -58,8 +58,9 @@ impl Trials {
         self.generation
     }
 
-    /// Puts a policy in force for a while, or the settings of the start. Refused if somebody else has edited.
-    pub fn put(&mut self, policy: Option<&LockPolicy>, why: String) -> Result<(), Failure> {
+    /// Puts a policy in force for a while, or the settings of the start. `which` trial it is is for the log. Refused if somebody
+    /// else has edited.
+    pub fn put(&mut self, policy: Option<&LockPolicy>, which: &str) -> Result<(), Failure> {
         if policy.is_none() && self.trial.is_none() {
             return Ok(());
         }
@@ -67,7 +68,7 @@ impl Trials {
             None => self.start.clone(),
             Some(policy) => self.policy(policy, Some(clock::now() + self.lasts_ns)),
         };
-        self.generation = self.submit(change, self.generation, why)?;
+        self.generation = self.submit(change, self.generation, format!("{TRIAL} {which}"))?;
         self.trial = policy.copied();
         Ok(())
     }
@@ -87,7 +88,7 @@ impl Trials {
     }
 
     fn set_start(&mut self, generation: u64) -> Result<(), Failure> {
-        let why = "gpushare tune: the settings of the start".to_owned();
+        let why = format!("{TRIAL}s: the settings of the start");
         self.generation = self.submit(self.start.clone(), generation, why)?;
         self.trial = None;
         Ok(())
