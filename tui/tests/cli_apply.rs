@@ -230,6 +230,36 @@ fn one_mistake_anywhere_changes_nothing() {
     assert_eq!(train.registration.control_generation(), 0);
 }
 
+#[test]
+fn more_groups_than_there_is_room_for_are_refused_before_the_first_is_made() {
+    let world = World::new();
+    world.gpushare(&["init"]).done();
+    let groups = |numbers: std::ops::Range<u32>| {
+        let group = |number| format!("[group.g{number}]\nweight = 7\n");
+        write(&world, &numbers.map(group).collect::<String>())
+    };
+    let made = || {
+        let shown = world.gpushare(&["group", "show", "--json"]).done().json();
+        shown["groups"].as_array().expect("a list").len()
+    };
+    for more in [&["--dry-run"][..], &[]] {
+        let file = groups(0..70);
+        let words = [&["apply", file.as_str()][..], more].concat();
+        world
+            .gpushare(&words)
+            .refused(2, &["there would be 70 groups", "at most 64"]);
+    }
+    assert_eq!(made(), 0);
+    world.gpushare(&["apply", &groups(0..60)]).done();
+    world.gpushare(&["apply", &groups(4..64)]).done();
+    assert_eq!(made(), 64);
+    world.gpushare(&["apply", &groups(0..64)]).done();
+    world
+        .gpushare(&["apply", &groups(60..65)])
+        .refused(2, &["there would be 65 groups, 1 of them new"]);
+    assert_eq!(made(), 64);
+}
+
 const RULES: &str = r#"
 [policy]
 all = "timeslice=5ms order=fair evict-after=15m overcommit=on"

@@ -1,10 +1,11 @@
 //! Groups as they are typed: `memory=16GiB weight=200 cap=30%`.
 
-use shm_layout::{Change, GroupEdit};
+use shm_layout::{Change, GroupEdit, MAX_GROUPS};
 
 use super::share;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::names::check_group;
+use gpushare_sample::Sample;
 
 /// Returns the edit that defines or changes a group. With `until_ns` its settings expire.
 pub fn change(name: &str, values: &[String], until_ns: Option<u64>) -> Result<Change, Failure> {
@@ -18,6 +19,23 @@ pub fn change(name: &str, values: &[String], until_ns: Option<u64>) -> Result<Ch
         settings: until_ns.map_or(settings, |ns| settings.timed(ns)),
         remove: false,
     })
+}
+
+/// Checks that there is room for these groups beside those that are defined, before the first of them is made.
+pub fn check_room<'n>(
+    names: impl Iterator<Item = &'n String>,
+    sample: &Sample,
+) -> Result<(), Failure> {
+    let defined = sample.groups.iter().filter(|group| group.defined);
+    let defined: Vec<&String> = defined.map(|group| &group.name).collect();
+    let new = names.filter(|name| !defined.contains(name)).count();
+    match defined.len() + new {
+        all if new > 0 && all > MAX_GROUPS => Err(Failure::usage(format!(
+            "there would be {all} groups, {new} of them new; at most {MAX_GROUPS} can be defined; remove others with gpushare group \
+             remove"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -219,6 +219,7 @@ impl Plan {
             plan.rest
                 .extend(requests.map(|(change, target)| request(change, target, reason)));
         }
+        group::check_room(manifest.group.keys(), sample)?;
         for (name, settings) in &manifest.group {
             let change = group::change(name, &settings.typed(), None)?;
             plan.rest
