@@ -90,10 +90,12 @@ impl Asked {
         }
         let given = shards.and_then(|count| Some(shard?.times(count)));
         let (memory, each) = lower(given, wish, smallest);
+        // A job to which Slurm gave no GPU could otherwise keep the memory of all from the others.
+        let may_reserve = memory.is_some() && (shards.is_some() || has_gpu);
         Some(Self {
             memory,
             each,
-            reserve: reserve.filter(|_| memory.is_some()),
+            reserve: reserve.filter(|_| may_reserve),
             weight: shards.map(|count| count.saturating_mul(WEIGHT).min(1000)),
             name: match set(variables::NAME) {
                 Some(_) => None,

@@ -91,6 +91,20 @@ fn a_job_has_what_it_reserves_within_its_memory() {
 }
 
 #[test]
+fn a_job_without_a_gpu_reserves_nothing() {
+    let world = World::new();
+    let step = [STEP[0], STEP[2], ("GPUSHARE_GPU_RESERVE", "100%")];
+    let said = hook(&world, &["task-prolog", "--gpu-mem=100%"], &step).done();
+    assert!(said.out.contains("--gpu-reserve needs"), "{said:?}");
+    let shown = world.gpushare(&["group", "show", "--json"]).done().json();
+    assert_eq!(
+        shown["groups"][0]["reserve"],
+        serde_json::Value::Null,
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_wish_below_the_shards_limits_the_job_and_not_each_process() {
     let world = World::new();
     let step = [STEP[0], STEP[1], ("GPUSHARE_GPU_MEM", "2GiB")];

@@ -75,7 +75,7 @@ fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
         return Ok(Vec::new());
     };
     if reserve.is_some() && asked.reserve.is_none() {
-        said.push("--gpu-reserve needs --gpu-mem or shards, which say what the job may use; it reserves nothing".into());
+        said.push("--gpu-reserve needs shards, or whole GPUs and --gpu-mem, which say what the job may use; it reserves nothing".into());
     }
     let job = Job::of_environment()?;
     let dir = segments::dir()?;
