@@ -8,11 +8,13 @@ use std::{
     os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _},
 };
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create,
+};
 
 use super::{Broker, clock, registry_of};
 use crate::{
-    broker::socket::{SEALS, is_sealed},
+    broker::socket::SEALS,
     layout::{
         codec::{self, EVERY_DEVICE},
         private_account::{self, PrivateAccount},
@@ -86,8 +88,13 @@ impl Broker {
 
 /// Returns true if this is memory that a broker made for a process's accounts: a tenant can map any other file of root's under
 /// any name.
-pub fn are_accounts(memory: &std::fs::File) -> bool {
-    is_sealed(memory, private_account::SIZE)
+pub fn are_accounts(memory: &File) -> bool {
+    let made = SealFlags::SHRINK | SealFlags::GROW;
+    let is_ours = fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(made));
+    is_ours
+        && memory
+            .metadata()
+            .is_ok_and(|meta| meta.len() == private_account::SIZE)
 }
 
 impl Broker {
