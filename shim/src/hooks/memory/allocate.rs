@@ -30,9 +30,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
-};
+use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use shm_layout::{
     Denial, Ledger, Limit, OnFull, Poll, QueueTicket, Reason, Reservation, Room as Making, Want,
     WantKind, clock, reap,
@@ -40,14 +38,13 @@ use shm_layout::{
 
 use crate::{
     driver::Symbol,
-    driver_query::memory as ask,
     eviction,
     hooks::{
         Real,
         memory::{
             account::{self, Account},
             caches,
-            plenty::{Plenty, has_plenty},
+            plenty::{Plenty, free_of, has_plenty},
             stuck::Stuck,
         },
     },
@@ -424,13 +421,4 @@ fn may_wait(account: Account, denial: &Denial) -> bool {
         && !process.memory.captures.is_any_of(account.thread().number())
         && free_of(account).is_none_or(|free| free.is_ok())
         && (others_leave || !caches::is_to_be_refused(process, account, denial.asked))
-}
-
-/// Returns the free bytes that the driver reports to the calling thread, or `None` if the account is for another
-/// device, or the thread has no context, or one that is destroyed. An error means that the thread cannot use the driver now: it is in a callback, or its context is lost.
-pub(super) fn free_of(account: Account) -> Option<Result<u64, CUerror>> {
-    let here = account.process().home_of_thread(account.thread());
-    let (_, ordinal) = here.filter(|(context, _)| *context != 0)?;
-    let free = (ordinal == account.ordinal()).then(ask::free_bytes)?;
-    (free != Err(CUDA_ERROR_CONTEXT_IS_DESTROYED)).then_some(free)
 }

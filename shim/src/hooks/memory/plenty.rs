@@ -1,9 +1,11 @@
 //! The check whether the driver refuses a call for want of memory although the device has plenty: no other process could
 //! give what the call lacks, for example because its pool has reached its own maximum.
 
+use gpushare_abi::errors::{CUDA_ERROR_CONTEXT_IS_DESTROYED, CUerror};
 use shm_layout::clock;
 
-use super::{account::Account, allocate::free_of};
+use super::account::Account;
+use crate::driver_query::memory as ask;
 
 /// Divisor of the device's memory: a device with this part free is not full.
 const PLENTY: u64 = 4;
@@ -42,6 +44,15 @@ impl Plenty {
         }
         self.count >= PLENTY_LOOKS && now_ns.saturating_sub(since) >= PLENTY_NS
     }
+}
+
+/// Returns the free bytes that the driver reports to the calling thread, or `None` if the account is for another
+/// device, or the thread has no context, or one that is destroyed. An error means that the thread cannot use the driver now: it is in a callback, or its context is lost.
+pub fn free_of(account: Account) -> Option<Result<u64, CUerror>> {
+    let here = account.process().home_of_thread(account.thread());
+    let (_, ordinal) = here.filter(|(context, _)| *context != 0)?;
+    let free = (ordinal == account.ordinal()).then(ask::free_bytes)?;
+    (free != Err(CUDA_ERROR_CONTEXT_IS_DESTROYED)).then_some(free)
 }
 
 /// Returns true if a device with `free` bytes has plenty for `bytes`.
