@@ -8,13 +8,11 @@ use std::{
     os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _},
 };
 
-use rustix::fs::{
-    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create,
-};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::{Broker, clock, registry_of};
 use crate::{
-    broker::socket::SEALS,
+    broker::socket::{SEALS, has_seals},
     layout::{
         codec::{self, EVERY_DEVICE},
         private_account::{self, PrivateAccount},
@@ -27,14 +25,16 @@ use crate::{
 /// Name of the memory, as `/proc` shows it.
 pub const ACCOUNTS: &str = private_account::NAME;
 
+/// The seals that the memory is made with. The last ones come when its process has it mapped.
+const FIRST_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
 /// Makes memory for a process's accounts, and returns its inode too.
 pub fn make_accounts() -> io::Result<(File, u64)> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = File::from(memfd_create(ACCOUNTS, flags)?);
     memory.set_permissions(Permissions::from_mode(0o600))?;
     ftruncate(&memory, private_account::SIZE)?;
-    // The last seals come when its process has it mapped.
-    fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW)?;
+    fcntl_add_seals(&memory, FIRST_SEALS)?;
     let inode = memory.metadata()?.ino();
     Ok((memory, inode))
 }
@@ -89,12 +89,7 @@ impl Broker {
 /// Returns true if this is memory that a broker made for a process's accounts: a tenant can map any other file of root's under
 /// any name.
 pub fn are_accounts(memory: &File) -> bool {
-    let made = SealFlags::SHRINK | SealFlags::GROW;
-    let is_ours = fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(made));
-    is_ours
-        && memory
-            .metadata()
-            .is_ok_and(|meta| meta.len() == private_account::SIZE)
+    has_seals(memory, FIRST_SEALS, private_account::SIZE)
 }
 
 impl Broker {

@@ -248,7 +248,12 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
 
 /// Returns true if no process can truncate this file while others have it mapped.
 pub(crate) fn is_sealed(file: &std::fs::File, size: u64) -> bool {
-    let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS));
+    has_seals(file, SEALS, size)
+}
+
+/// Returns true if a file has this size and these seals.
+pub(crate) fn has_seals(file: &std::fs::File, seals: SealFlags, size: u64) -> bool {
+    let sealed = fcntl_get_seals(file).is_ok_and(|all| all.contains(seals));
     sealed && file.metadata().is_ok_and(|meta| meta.len() == size)
 }
 

@@ -61,7 +61,7 @@ static CONTEXTS: Table<Context> = Table::new();
 static DESTROYED: Table<Context> = Table::new();
 
 thread_local! {
-    /// It is not dropped, because exit handlers run after the thread's other variables are gone.
+    /// The thread's stack of contexts, which is not dropped, because exit handlers run after the thread's other variables are gone.
     static STACK: RefCell<ManuallyDrop<Vec<Arc<Context>>>> =
         const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }

@@ -43,11 +43,12 @@ fn id() -> u32 {
 /// ends: the application's exit handlers still use what it would remove. `key` belongs to `clean`.
 pub fn at_end(key: &OnceLock<libc::pthread_key_t>, clean: extern "C" fn(*mut c_void)) {
     let key = key.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: writes the key to a local variable. If there is none, the calls below do nothing.
+        // No key, if none can be made.
+        let mut key = libc::pthread_key_t::MAX;
+        // SAFETY: writes the key to a local variable.
         unsafe { libc::pthread_key_create(&mut key, Some(clean)) };
         key
     });
-    // SAFETY: the value only has to differ from NULL.
+    // SAFETY: the value only has to differ from NULL; without a key the call does nothing.
     unsafe { libc::pthread_setspecific(*key, dangling::<u8>().cast()) };
 }

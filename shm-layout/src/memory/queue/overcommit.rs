@@ -351,7 +351,7 @@ fn spare_of(entry: &DeviceEntry) -> u64 {
     used.saturating_sub(reserved)
 }
 
-/// What processes in the queue want together.
+/// The requests of several processes in the queue together.
 #[derive(Default)]
 struct Wanted {
     bytes: u64,

@@ -23,7 +23,7 @@ const STALL_NS: u64 = 1_000_000_000;
 const EVICTIONS_NS: u64 = 30_000_000_000;
 /// Time after which the driver is asked again, whatever the accounts say: unmanaged programs may have ended.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
-/// The same time while the driver reports much more free memory than was requested.
+/// Time after which the driver is asked again where it reports much more free memory than was requested.
 const ASK_SOON_NS: u64 = 100_000_000;
 
 impl<'r> QueueTicket<'r> {

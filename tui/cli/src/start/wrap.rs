@@ -13,8 +13,8 @@ use gpushare_launch::wrapping;
 /// Make an executable always start through gpushare run, with these options
 ///
 /// The program is renamed to gpushare-wrapped.NAME in the same directory; gpushare unwrap restores it unchanged. A
-/// link is replaced itself, and the file that it names stays as it is. If gpushare itself is removed later, the program starts without it; with a limit it starts only if it was wrapped with
-/// --best-effort.
+/// link is replaced itself, and the file that it names stays as it is. If gpushare itself is removed later, the program
+/// starts without it; with a limit it starts only if it was wrapped with --best-effort.
 #[derive(Debug, clap::Args)]
 pub struct WrapArgs {
     /// The executable
