@@ -7,11 +7,11 @@ use gpushare_testbed::eventually;
 use shm_layout::Phase;
 
 use crate::Wish;
-use crate::client::{MIB, PATIENCE};
+use crate::client::{Client, MIB, PATIENCE};
 use crate::overcommit::overcommit;
 use crate::refusals::world;
 use crate::swap::{has_all, holding};
-use crate::turns::{holder, take_turns};
+use crate::turns::{fill, holder, take_turns};
 
 const CARD: &str = "[[device]]\nmemory = \"64MiB\"";
 /// Several times what an idle process waits before it makes host memory.
@@ -71,9 +71,10 @@ fn a_process_that_will_not_leave_or_has_no_budget_makes_none() {
         overcommit(&bed, true);
         take_turns(&bed, policy);
         let one = holder(&bed, 40, 1);
-        let mut two = holder(&bed, 40, 2);
+        let mut two = Client::start(&bed, &[("GPUSHARE_SWAPPABLE", "1")]);
+        // Before it has memory: it is idle from its last call on.
         two.wish(&bed, Wish::Pin(pinned));
-        two.ok("synchronize");
+        fill(&mut two, 40, 2);
         one.reaches(Phase::Evicted);
         sleep(A_WHILE);
         assert_eq!(two.residence().host_bytes, 0, "{policy}, {pinned}");

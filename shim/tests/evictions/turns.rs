@@ -30,9 +30,14 @@ pub fn take_turns(bed: &Testbed, policy: &str) {
 /// Starts a client that holds this many MiB filled with a number.
 pub fn holder<'b>(bed: &'b Testbed, mib: u64, number: u64) -> Client<'b> {
     let mut client = Client::start(bed, &[("GPUSHARE_SWAPPABLE", "1")]);
+    fill(&mut client, mib, number);
+    client
+}
+
+/// Has a client allocate this many MiB, filled with a number.
+pub fn fill(client: &mut Client<'_>, mib: u64, number: u64) {
     client.ok(&format!("alloc a {}", mib * MIB));
     client.ok(&format!("write a {number} {}", mib * MIB / 4));
-    client
 }
 
 fn has_all(client: &mut Client<'_>, mib: u64, number: u64) {
