@@ -96,6 +96,15 @@ pub fn is_stream_idle(key: usize) -> bool {
     idle
 }
 
+/// Returns the bytes that a device keeps for graphs, in the driver's blocks; 0 if it does not say.
+pub fn graph_bytes(device: CUdevice) -> u64 {
+    const RESERVED_CURRENT: u32 = 2;
+    let mut bytes = 0_u64;
+    // SAFETY: the driver checks the device; the attribute is a number of eight bytes, and the result outlives the call.
+    unsafe { call::cuDeviceGetGraphMemAttribute(device, RESERVED_CURRENT, Out::to(&mut bytes)) }
+        .map_or(0, |()| bytes)
+}
+
 /// Asks the driver to release the unused memory that a device keeps for graphs. Returns false if it refuses.
 pub fn trim_graphs(device: CUdevice) -> bool {
     let mut trimmed = false;

@@ -16,7 +16,10 @@ use plan::{Need, Part, Plan};
 use pool::{Claim, Pool};
 use shm_layout::DEVICES_PER_PROCESS;
 
-use crate::driver_query::memory::is_stream_idle;
+use crate::driver_query::memory::{graph_bytes, is_stream_idle};
+
+/// Number of times that the driver is asked for what it keeps, while launches in other threads change it.
+const LOOKS: usize = 8;
 
 /// The allocations of graphs. No lock on them is held over a driver call.
 #[derive(Default)]
@@ -96,6 +99,22 @@ impl GraphAllocations {
         let needs = |need: &Arc<Need>| need.parts.iter().any(|part| part.ordinal == ordinal);
         let mut table = self.lock();
         !table.execs.values().any(needs) && table.pool(ordinal).is_idle()
+    }
+
+    /// Records that the driver has released the unused memory of a device. Returns the released bytes.
+    pub fn trimmed(&self, ordinal: u8) -> u64 {
+        let mut seen = self.lock().pool(ordinal).completed();
+        for _ in 0..LOOKS {
+            let reserved = graph_bytes(ordinal.into());
+            let mut table = self.lock();
+            let pool = table.pool(ordinal);
+            // The answer may be from before a launch that is complete by now.
+            if pool.completed() == seen {
+                return pool.trim(reserved);
+            }
+            seen = pool.completed();
+        }
+        self.lock().pool(ordinal).trim(u64::MAX)
     }
 
     /// Releases the memory of a stream that is about to be destroyed.

@@ -408,6 +408,7 @@ static int run(int argc, char **argv, char *more) {
 
     if (IS("host")) return CALL(cuMemAllocHost_v2, OUT(1), (size_t)NUM(2));
     if (IS("host-flags")) return CALL(cuMemHostAlloc, OUT(1), (size_t)NUM(2), 0);
+    if (IS("host-write")) return *(volatile unsigned *)V(1) = (unsigned)NUM(2), 0; /* host-write A WORD */
     if (IS("host-free")) return CALL(cuMemFreeHost, (void *)V(1));
     if (IS("register")) {
         *OUT(1) = (u64)(uintptr_t)aligned_alloc(4096, NUM(2));
@@ -454,6 +455,8 @@ static int run(int argc, char **argv, char *more) {
         if ((code = CALL(cuGraphLaunch, (void *)V(1), (void *)V(2)))) return code;
         return CALL(cuStreamSynchronize, (void *)V(2));
     }
+    if (IS("graph-submit")) return CALL(cuGraphLaunch, (void *)V(1), (void *)V(2)); /* is not waited for */
+    if (IS("stream-hold")) return CALL(cuStreamWaitValue32_v2, (void *)V(1), V(2), (unsigned)NUM(3), 1u); /* until the word at A is N */
     if (IS("graph-trim")) return CALL(cuDeviceGraphMemTrim, 0);
     if (IS("graph-kept")) {
         u64 reserved = 0;

@@ -100,6 +100,32 @@ fn graphs_in_idle_streams_share_too() {
 }
 
 #[test]
+fn a_graph_that_runs_keeps_its_memory_from_other_streams_and_from_a_trim() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "12MiB")]);
+    client.ok("host word 4");
+    client.ok("host-write word 0");
+    client.ok("stream s");
+    client.ok("stream t");
+    for name in ["a", "b"] {
+        graph(&mut client, name, 4 * MIB, true);
+    }
+    client.ok("stream-hold s word 1");
+    client.ok("graph-submit exec-a s");
+    client.ok("graph-launch exec-b t");
+    kept(&mut client, 8 * MIB, "beside the one that runs");
+    client.ok("graph-trim");
+    kept(&mut client, 4 * MIB, "trimmed while it runs");
+    client.denied(&format!("alloc more {}", 10 * MIB));
+    client.ok("graph-launch exec-b t");
+    kept(&mut client, 8 * MIB, "again beside it");
+    client.ok("host-write word 1");
+    client.ok("synchronize");
+    client.ok("graph-trim");
+    kept(&mut client, 0, "at the end");
+}
+
+#[test]
 fn a_captured_free_of_what_no_graph_allocated_is_refused_and_changes_nothing() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[]);

@@ -206,6 +206,7 @@ macro_rules! memory_rows {
         } used { $($used)*
             fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: u32, value: Out<u64>);
             fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize);
+            fn cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: u32, value: Out<u64>);
             fn cuArray3DGetDescriptor_v2(desc: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: CUarray);
             fn cuMemAddressReserve(ptr: Out<CUdeviceptr>, bytes: usize, alignment: usize, wanted: CUdeviceptr, flags: u64);
             fn cuMemAddressFree(ptr: CUdeviceptr, bytes: usize);

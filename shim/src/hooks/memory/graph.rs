@@ -262,7 +262,7 @@ pub fn trim(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUre
     real.call()?;
     let process = managed_process::current().filter(|process| process.memory.graphs.any());
     if let (Some(process), Some(account)) = (process, account::of_device(device)) {
-        let gone = process.memory.graphs.lock().pool(account.ordinal()).trim();
+        let gone = process.memory.graphs.trimmed(account.ordinal());
         account.ledger().release(gone);
     }
     Ok(())

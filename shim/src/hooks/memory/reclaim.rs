@@ -148,7 +148,7 @@ pub fn give_up_idle(process: &ManagedProcess, device: &Device) -> bool {
     if !graphs.any() || !graphs.is_idle(ordinal) || !ask::trim_graphs(ordinal.into()) {
         return false;
     }
-    let gone = graphs.lock().pool(ordinal).trim();
+    let gone = graphs.trimmed(ordinal);
     process.registration.ledger(device.entry).release(gone);
     gone > 0
 }

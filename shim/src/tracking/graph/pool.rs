@@ -4,6 +4,8 @@
 //! launch. A free, the destruction of the executable and the destruction of the graph change nothing; a trim releases
 //! the unused memory. Launches in one stream follow each other and use the same memory. Launches in different streams
 //! also use the same memory, unless one is still running. (All measured, on an H200 with 580.159.04.)
+//!
+//! A launch is under way from its claim until the driver has it. Its stream looks idle until then, but is not.
 
 use std::collections::HashMap;
 
@@ -21,13 +23,16 @@ pub struct Pool {
     stream_bytes: u64,
     /// Bytes charged for launches that are under way to the driver. No trim releases them.
     pending: u64,
-    trims: u64,
+    /// Claims that were completed.
+    completed: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Temporary {
     bytes: u64,
     launches: u64,
+    /// Claims that are not completed.
+    under_way: u64,
 }
 
 /// The memory claimed for a launch, until it is known whether the launch was made.
@@ -37,7 +42,6 @@ pub struct Claim {
     before: u64,
     raised: u64,
     fresh: Vec<u64>,
-    trims: u64,
     /// Bytes to be charged for the launch.
     pub more: u64,
 }
@@ -50,6 +54,7 @@ impl Pool {
         let raised = before.max(part.temporary);
         place.bytes = raised;
         place.launches += 1;
+        place.under_way += 1;
         self.stream_bytes += raised - before;
         let (mut fresh, mut later) = (Vec::new(), 0);
         for piece in &part.kept {
@@ -71,7 +76,6 @@ impl Pool {
         self.charged += more;
         self.pending += more;
         Claim {
-            trims: self.trims,
             stream,
             before,
             raised,
@@ -83,14 +87,23 @@ impl Pool {
     /// Records that the launch was made.
     pub fn keep(&mut self, claim: &Claim) {
         self.pending -= claim.more;
+        self.ends(claim);
+    }
+
+    /// Counts a claim as completed. Its stream may have been destroyed meanwhile.
+    fn ends(&mut self, claim: &Claim) {
+        self.completed += 1;
+        if let Some(place) = self.streams.get_mut(&claim.stream) {
+            place.under_way = place.under_way.saturating_sub(1);
+        }
     }
 
     /// Releases the claim because the launch was not made.
     pub fn give_up(&mut self, claim: &Claim) {
         self.pending -= claim.more;
         self.charged -= claim.more;
-        if self.trims == claim.trims
-            && let Some(place) = self.streams.get_mut(&claim.stream)
+        self.ends(claim);
+        if let Some(place) = self.streams.get_mut(&claim.stream)
             && place.bytes == claim.raised
         {
             place.bytes = claim.before;
@@ -101,11 +114,12 @@ impl Pool {
         }
     }
 
-    /// Returns the other streams that may still use memory, each with its number of launches.
+    /// Returns the other streams whose memory could be used again, if they are idle, each with its number of launches.
     pub fn others(&self, stream: usize) -> Vec<(usize, u64)> {
+        let could = |temporary: &Temporary| temporary.bytes > 0 && temporary.under_way == 0;
         self.streams
             .iter()
-            .filter(|(other, temporary)| **other != stream && temporary.bytes > 0)
+            .filter(|(other, temporary)| **other != stream && could(temporary))
             .map(|(other, temporary)| (*other, temporary.launches))
             .collect()
     }
@@ -146,12 +160,23 @@ impl Pool {
         self.charged > self.live_bytes + self.pending
     }
 
-    /// Records that the driver has released the unused memory. Returns the released bytes.
-    pub fn trim(&mut self) -> u64 {
-        self.streams.clear();
-        self.stream_bytes = 0;
-        self.trims += 1;
-        let gone = self.charged.saturating_sub(self.live_bytes + self.pending);
+    /// Returns the number of claims that were completed.
+    pub fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Records that the driver has released the unused memory, and keeps `reserved` bytes. Returns the released bytes.
+    pub fn trim(&mut self, reserved: u64) -> u64 {
+        let under_way = self.streams.values().filter(|place| place.under_way > 0);
+        let under_way: u64 = under_way.map(|place| place.bytes).sum();
+        let needed = self.live_bytes + self.pending.max(under_way);
+        if reserved <= needed {
+            // No launch runs. Otherwise it is not known which.
+            self.streams.retain(|_, place| place.under_way > 0);
+            self.stream_bytes = under_way;
+        }
+        let kept = reserved.min(self.live_bytes + self.stream_bytes);
+        let gone = self.charged.saturating_sub(kept.max(needed));
         self.charged -= gone;
         gone
     }
@@ -188,7 +213,7 @@ mod tests {
         assert_eq!(made(&mut pool, 1, &part(40, &[])), 40);
         assert_eq!(made(&mut pool, 1, &part(30, &[])), 0);
         assert_eq!(made(&mut pool, 2, &part(30, &[])), 30);
-        assert_eq!(pool.trim(), 70);
+        assert_eq!(pool.trim(0), 70);
         assert_eq!(made(&mut pool, 1, &part(30, &[])), 30);
     }
 
@@ -217,7 +242,7 @@ mod tests {
             25,
             "the first may run still"
         );
-        assert_eq!(pool.trim(), 50);
+        assert_eq!(pool.trim(0), 50);
     }
 
     #[test]
@@ -230,11 +255,11 @@ mod tests {
         assert_eq!(made(&mut pool, 1, &kept), 0);
         assert_eq!(made(&mut pool, 1, &kept), 0, "freed by itself");
         assert_eq!(made(&mut pool, 1, &part(30, &[])), 30, "beside it");
-        assert_eq!(pool.trim(), 30);
+        assert_eq!(pool.trim(0), 30);
         assert_eq!(pool.free(7), Some(40));
         assert_eq!(pool.free(7), None);
         assert_eq!(made(&mut pool, 1, &part(30, &[])), 0, "in its place");
-        assert_eq!(pool.trim(), 40);
+        assert_eq!(pool.trim(0), 40);
     }
 
     #[test]
@@ -245,7 +270,35 @@ mod tests {
         assert_eq!(claim.more, 35);
         pool.give_up(&claim);
         assert_eq!(made(&mut pool, 1, &part(40, &[(7, 5)])), 35);
-        assert_eq!(pool.trim(), 40);
+        assert_eq!(pool.trim(0), 40);
+    }
+
+    #[test]
+    fn the_stream_of_a_launch_that_is_under_way_is_not_asked_whether_it_is_idle() {
+        let mut pool = Pool::default();
+        let first = pool.claim(1, &part(40, &[]), true);
+        assert_eq!(pool.others(2), []);
+        assert_eq!(made(&mut pool, 2, &part(30, &[])), 30);
+        pool.keep(&first);
+        assert_eq!(pool.others(2), [(1, 1)]);
+        let failed = pool.claim(1, &part(40, &[]), true);
+        assert_eq!(pool.others(2), []);
+        pool.give_up(&failed);
+        assert_eq!(pool.others(2), [(1, 2)]);
+    }
+
+    #[test]
+    fn a_trim_leaves_what_the_driver_says_that_it_keeps_and_what_a_launch_under_way_will_use() {
+        let mut pool = Pool::default();
+        for stream in [1, 2] {
+            made(&mut pool, stream, &part(40, &[]));
+        }
+        assert_eq!(pool.trim(50), 30, "one of them runs");
+        assert_eq!(pool.trim(u64::MAX), 0);
+        let again = pool.claim(1, &part(40, &[]), true);
+        assert_eq!(pool.trim(0), 40, "only the other one's");
+        pool.keep(&again);
+        assert_eq!((pool.trim(0), pool.charged), (40, 0));
     }
 
     #[test]
@@ -254,13 +307,13 @@ mod tests {
             let mut pool = Pool::default();
             made(&mut pool, 1, &part(10, &[]));
             let claim = pool.claim(2, &part(40, &[]), true);
-            assert_eq!(pool.trim(), 10);
+            assert_eq!(pool.trim(0), 10);
             if fails {
                 pool.give_up(&claim);
             } else {
                 pool.keep(&claim);
             }
-            assert_eq!(pool.trim(), if fails { 0 } else { 40 });
+            assert_eq!(pool.trim(0), if fails { 0 } else { 40 });
             assert_eq!(pool.charged, 0);
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     context,
     driver::driver,
     handles::{NodeId, Table, fresh, lock},
-    memory::graph_memory::{self, Allocation},
+    memory::graph_memory::{self, Allocation, Running},
     stream::{Mark, Stream},
     work::{All, Work},
 };
@@ -190,7 +190,7 @@ impl Exec {
     /// Queues all steps in a stream that does not capture.
     pub fn launch(&self, stream: &Arc<Stream>) -> CUresult {
         let steps = lock(&self.steps);
-        self.allocate(&steps)?;
+        let running = self.allocate(&steps, stream.handle)?;
         let mut all = Vec::new();
         work(&steps, &mut all);
         all.push(Arc::<Held>::clone(&lock(&self.objects)));
@@ -201,7 +201,9 @@ impl Exec {
             .filter(|mark| !mark.is_done())
             .into_iter()
             .collect();
-        *latest = Some(stream.queue_behind(Arc::new(All(all)), after)?);
+        let end = stream.queue_behind(Arc::new(All(all)), after)?;
+        running.iter().for_each(|one| one.until(&end));
+        *latest = Some(end);
         Ok(())
     }
 
@@ -212,7 +214,7 @@ impl Exec {
     }
 
     /// Allocates the memory of the graph's allocations, and marks them as in use.
-    fn allocate(&self, steps: &[Step]) -> CUresult {
+    fn allocate(&self, steps: &[Step], stream: u64) -> Result<Vec<Arc<Running>>, CUerror> {
         let all = allocations(steps);
         if self.flags & AUTO_FREE == 0 && all.iter().any(|one| one.is_live()) {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -221,7 +223,7 @@ impl Exec {
             let frees = |step: &&Step| matches!(step.node, Node::Free(freed) if freed == address);
             flat(steps).iter().any(frees)
         };
-        graph_memory::launch(&all, freed)
+        graph_memory::launch(&all, freed, stream)
     }
 
     /// Replaces the parameters by those of another graph with the same shape. Otherwise returns the driver's reason,

@@ -9,11 +9,11 @@
 //! A driver (580.159.04) was measured to do all of that. It allocates blocks of 32 MiB and counts all reserved memory
 //! as used until a trim; the simulator counts exact bytes, and the two numbers are one. After a launch that was too
 //! large the driver keeps what it had allocated, and no trim releases it; the simulator releases it at once. While a
-//! launch runs, a launch in another stream gets its own memory in the driver; in the simulator all launches share.
+//! launch runs, a launch in another stream gets memory of its own, and no trim releases either.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use gpushare_abi::{
@@ -33,6 +33,7 @@ use crate::{
         capacity,
         heap::{self, Kind},
     },
+    stream::Mark,
     work::Work,
 };
 
@@ -50,7 +51,7 @@ pub struct Allocation {
 }
 
 /// The memory that a device keeps for graphs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Kept {
     /// Bytes of allocations that launches have made and that are not freed.
     live: u64,
@@ -59,6 +60,47 @@ struct Kept {
     /// The most, as two counters that are reset apart.
     used_high: u64,
     reserved_high: u64,
+    /// The launches that may still run.
+    running: Vec<Arc<Running>>,
+}
+
+/// The memory of a launch that is free again after it.
+#[derive(Debug)]
+pub struct Running {
+    /// The handle of its stream.
+    stream: u64,
+    bytes: u64,
+    end: OnceLock<Mark>,
+}
+
+impl Running {
+    /// Records where the launch was queued.
+    pub fn until(&self, end: &Mark) {
+        let _ = self.end.set(end.clone());
+    }
+
+    fn is_done(self: &Arc<Self>) -> bool {
+        match self.end.get() {
+            Some(end) => end.is_done(),
+            // If nobody else has it, the launch has failed.
+            None => Arc::strong_count(self) == 1,
+        }
+    }
+}
+
+impl Kept {
+    /// Returns the bytes that launches still use, except those in this stream, which come one after the other.
+    fn in_use(&mut self, except: Option<u64>) -> u64 {
+        self.running.retain(|one| !one.is_done());
+        let mut of_stream = BTreeMap::new();
+        for one in &self.running {
+            if Some(one.stream) != except {
+                let bytes = of_stream.entry(one.stream).or_insert(0);
+                *bytes = one.bytes.max(*bytes);
+            }
+        }
+        of_stream.values().sum()
+    }
 }
 
 static KEPT: Mutex<BTreeMap<i32, Kept>> = Mutex::new(BTreeMap::new());
@@ -80,10 +122,15 @@ struct Wanted {
 
 /// Makes a device keep as many bytes, and marks them as in use in the same step, so that a trim in another thread
 /// does not release them in between.
-fn supply(device: i32, wanted: Wanted) -> CUresult {
+fn supply(
+    device: i32,
+    wanted: Wanted,
+    stream: Option<u64>,
+) -> Result<Option<Arc<Running>>, CUerror> {
     let take = || {
         kept(device, |kept| {
-            let more = (kept.live + wanted.bytes).saturating_sub(kept.reserved);
+            let beside = kept.in_use(stream);
+            let more = (kept.live + beside + wanted.bytes).saturating_sub(kept.reserved);
             if more > 0 {
                 capacity::take_free(device, more)?;
             }
@@ -91,7 +138,15 @@ fn supply(device: i32, wanted: Wanted) -> CUresult {
             kept.live += wanted.live;
             kept.used_high = kept.used_high.max(kept.reserved);
             kept.reserved_high = kept.reserved_high.max(kept.reserved);
-            Ok(())
+            let running = stream.map(|stream| {
+                Arc::new(Running {
+                    stream,
+                    bytes: wanted.bytes - wanted.live,
+                    end: OnceLock::new(),
+                })
+            });
+            kept.running.extend(running.clone());
+            Ok(running)
         })
     };
     take().or_else(|_: CUerror| {
@@ -117,40 +172,51 @@ fn wanted(
     wanted
 }
 
-fn supply_all(wanted: &BTreeMap<i32, Wanted>) -> CUresult {
+fn supply_all(
+    wanted: &BTreeMap<i32, Wanted>,
+    stream: Option<u64>,
+) -> Result<Vec<Arc<Running>>, CUerror> {
+    let mut all = Vec::new();
     for (device, one) in wanted {
-        supply(*device, *one).inspect_err(|_| {
+        let running = supply(*device, *one, stream).inspect_err(|_| {
             for (before, one) in wanted.range(..device) {
                 kept(*before, |kept| kept.live -= one.live);
             }
         })?;
+        all.extend(running);
     }
-    Ok(())
+    Ok(all)
 }
 
 /// Allocates memory for all of these at once, before their launch.
 pub fn upload(allocations: &[&Arc<Allocation>]) -> CUresult {
-    supply_all(&wanted(allocations, |_| false))
+    supply_all(&wanted(allocations, |_| false), None).map(drop)
 }
 
-/// Allocates memory for all of these at once; those that the launch does not free are in use from then on.
-pub fn launch(allocations: &[&Arc<Allocation>], frees: impl Fn(u64) -> bool) -> CUresult {
+/// Allocates memory for all of these at once; those that the launch does not free are in use from then on, the others until the
+/// launch has ended, of which the caller tells.
+pub fn launch(
+    allocations: &[&Arc<Allocation>],
+    frees: impl Fn(u64) -> bool,
+    stream: u64,
+) -> Result<Vec<Arc<Running>>, CUerror> {
     let stays = |one: &Allocation| !frees(one.address);
-    supply_all(&wanted(allocations, stays))?;
+    let running = supply_all(&wanted(allocations, stays), Some(stream))?;
     let new = allocations.iter().filter(|one| !one.is_live());
     for allocation in new.filter(|one| stays(one)) {
         *lock(&allocation.live) = true;
         LIVE.insert(allocation.address, Arc::clone(allocation));
     }
-    Ok(())
+    Ok(running)
 }
 
-/// Releases the memory that a device keeps and no allocation uses.
+/// Releases the memory that a device keeps and neither an allocation nor a launch uses.
 fn trim(device: i32) -> CUresult {
     driver()?.device(device)?;
     kept(device, |kept| {
-        capacity::give(device, kept.reserved - kept.live);
-        kept.reserved = kept.live;
+        let used = kept.live + kept.in_use(None);
+        capacity::give(device, kept.reserved.saturating_sub(used));
+        kept.reserved = kept.reserved.min(used);
     });
     Ok(())
 }
@@ -247,7 +313,7 @@ faces! {
     "cuDeviceGraphMemTrim" 11040 cuDeviceGraphMemTrim (device: CUdevice) { trim(device) }
     "cuDeviceGetGraphMemAttribute" 11040 cuDeviceGetGraphMemAttribute (device: CUdevice, attribute: u32, out: Out<u64>) {
         driver()?.device(device)?;
-        let kept = kept(device, |kept| *kept);
+        let kept = kept(device, |kept| kept.clone());
         out.set(match attribute {
             0 | 2 => kept.reserved,
             1 => kept.used_high,
