@@ -122,7 +122,7 @@ pub use layout::map::map;
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates, Precedence, Tolerance};
 pub use memory::ask_to_evict;
 pub use memory::ledger::{Ledger, Reservation};
-pub use memory::queue::{Interrupted, Poll, QueueTicket, Room, Want, WantKind};
+pub use memory::queue::{Interrupted, Place, Poll, QueueTicket, Room, Want, WantKind};
 pub use os::{clock, footprint, procfs};
 #[doc(hidden)]
 pub use protocol::crash;

@@ -210,6 +210,25 @@ fn memory_that_comes_back_to_a_full_card_waits_for_the_card_and_for_no_limit() {
 }
 
 #[test]
+fn a_return_that_lets_others_go_first_has_its_place_again() {
+    let stage = Stage::of_a_hundred([80, 0]);
+    let [holder, away] = stage.ledgers();
+    let (other, entry) = process(&stage.segments, "other");
+    let other = other.ledger(entry);
+    let now = clock::now();
+    let before = away.enqueue_return(30, 0, now).place();
+    let large = other.enqueue_return(90, 0, now);
+    assert!(!granted(&large, now), "it does not fit yet");
+    holder.release(50);
+    let again = away.enqueue_return_at(before, 30, 0, now + 1);
+    assert!(granted(&again, now + 1), "it was there first");
+    drop(again);
+    away.release(30);
+    holder.release(30);
+    assert!(granted(&large, now + 2));
+}
+
+#[test]
 fn a_wait_that_is_interrupted_counts_once_and_is_not_given_up() {
     let stage = Stage::of_a_hundred([80, 0]);
     let ([holder, waiter], segments) = (stage.ledgers(), &stage.segments);

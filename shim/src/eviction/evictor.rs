@@ -22,7 +22,7 @@ use gpushare_abi::errors::{
     CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_NOT_READY, CUDA_ERROR_NOT_SUPPORTED,
     CUDA_ERROR_OUT_OF_MEMORY, CUerror,
 };
-use shm_layout::{Moved, Phase, Reason, Why, clock};
+use shm_layout::{Moved, Phase, Place, Reason, Why, clock};
 
 use crate::{
     driver_query::checkpoint::{self, State},
@@ -178,6 +178,8 @@ struct Evictor {
     rest_not_before: u64,
     /// Delay after the last attempt that failed, in nanoseconds; 0 if the last one was none.
     rest_pause_ns: u64,
+    /// The places in the queues of the devices, by ordinal, while it lets others go first.
+    places: Vec<(u8, Place)>,
     /// Held while the driver returns only from the evictor's calls.
     asking: Option<MutexGuard<'static, ()>>,
 }
@@ -220,6 +222,7 @@ impl Evictor {
             has_rest: false,
             rest_not_before: 0,
             rest_pause_ns: 0,
+            places: Vec::new(),
             asking: None,
         }
     }

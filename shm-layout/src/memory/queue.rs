@@ -136,6 +136,13 @@ impl Interrupted {
     }
 }
 
+/// A place in the queue, which [`Ledger::enqueue_return_at`] takes again.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    ticket: u64,
+    began_ns: u64,
+}
+
 /// A ticket in the queue, until it is dropped. A process has at most one on a device.
 pub struct QueueTicket<'r> {
     ledger: Ledger<'r>,
@@ -220,6 +227,23 @@ impl<'r> Ledger<'r> {
             asked: bytes,
         };
         self.take_ticket(want, denial, Blocked::Device, now_ns, self.lock_ticket())
+    }
+
+    /// Enqueues memory that returns at the place that it had before it let others go first for a while: the wait goes on.
+    pub fn enqueue_return_at(
+        &self,
+        place: Place,
+        bytes: u64,
+        margin: u64,
+        now_ns: u64,
+    ) -> QueueTicket<'r> {
+        let mut again = self.enqueue_return(bytes, margin, now_ns);
+        again.began_ns = place.began_ns;
+        again.position.get_mut().ticket = place.ticket;
+        let (ticket, since) = (&self.words.line_ticket, &self.words.line_since);
+        ticket.store(place.ticket, Ordering::Relaxed);
+        since.store(place.began_ns, Ordering::Relaxed);
+        again
     }
 
     /// Enqueues a wait again that was [interrupted](QueueTicket::interrupt): it continues, and counts once.

@@ -70,6 +70,8 @@ enum Return {
     Done,
     /// The operator wants the memory to stay on the host, the driver had no room, or a process that comes first lacks the rest.
     NotNow,
+    /// It lets others go first for a while, and keeps its places in the queues.
+    Yields,
     /// The process ends.
     Leaving,
     Lost,
@@ -106,7 +108,8 @@ impl Evictor {
             } else if self.may_restore() && clock::now() >= self.not_before {
                 match self.restore(&self.whole(&footprints)) {
                     Return::Done | Return::Leaving | Return::Lost => return,
-                    Return::NotNow => {}
+                    Return::NotNow => self.places.clear(),
+                    Return::Yields => {}
                 }
             } else if !self.may_restore()
                 && self.is_to_deepen(&footprints)
@@ -169,7 +172,7 @@ impl Evictor {
             match self.reserve(footprint, &footprints[..at], in_parts) {
                 Ok(room) => rooms.push(room),
                 Err(why_not) => {
-                    if matches!(why_not, Return::NotNow) {
+                    if matches!(why_not, Return::NotNow | Return::Yields) {
                         eviction.set_phase(Phase::Evicted);
                         self.say(Phase::Evicted, bytes, 0);
                     }
@@ -376,16 +379,24 @@ impl Evictor {
             .saturating_sub(ledger.outside());
         let margin = footprint.margin.min(most.saturating_sub(bytes));
         let mut seen = (0, 0);
-        let place = ledger.enqueue_return(bytes, margin, clock::now());
+        let (began_ns, ordinal) = (clock::now(), footprint.device.ordinal);
+        let before = self.places.iter().find(|(of, _)| *of == ordinal);
+        let place = match before {
+            Some((_, before)) => ledger.enqueue_return_at(*before, bytes, margin, began_ns),
+            None => ledger.enqueue_return(bytes, margin, began_ns),
+        };
+        if before.is_none() {
+            self.places.push((ordinal, place.place()));
+        }
         loop {
             self.is_still_on_its_way()?;
             if self.is_rest_lacking(clock::now()) {
                 // Otherwise two processes could wait for each other's rest.
                 return Err(Return::NotNow);
             }
-            if self.is_to_yield(earlier, place.began_ns(), clock::now()) {
+            if self.is_to_yield(earlier, began_ns, clock::now()) {
                 self.not_before = clock::now().saturating_add(AGAIN);
-                return Err(Return::NotNow);
+                return Err(Return::Yields);
             }
             let free = self.free_bytes(footprint.device, &mut seen);
             self.watch_goings();

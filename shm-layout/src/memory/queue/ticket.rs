@@ -1,6 +1,6 @@
 //! A ticket in the queue: its polls, its sleep, and its end.
 
-use super::{End, Interrupted, Ledger, Other, POLL_NS, Poll, QueueTicket, WantKind};
+use super::{End, Interrupted, Ledger, Other, POLL_NS, Place, Poll, QueueTicket, WantKind};
 use crate::{
     layout::state::DeviceEntry,
     memory::ledger::Reservation,
@@ -37,6 +37,14 @@ impl<'r> QueueTicket<'r> {
     /// Since when it is there.
     pub fn began_ns(&self) -> u64 {
         self.began_ns
+    }
+
+    /// Returns its place in the queue.
+    pub fn place(&self) -> Place {
+        Place {
+            ticket: self.position.get().ticket,
+            began_ns: self.began_ns,
+        }
     }
 
     /// Returns the last refusal.
