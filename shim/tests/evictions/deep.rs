@@ -40,6 +40,7 @@ fn the_context_of_a_process_that_stays_on_the_host_leaves_too_and_all_bytes_come
     let mut other = Client::start(&bed, &[]);
     let free = other.ok("info")[0];
     for _ in 0..3 {
+        take_turns(&bed, "off deep-after=1h");
         client.evict(&bed);
         eventually("it is said before", PATIENCE, || {
             let residence = client.residence();
@@ -47,6 +48,7 @@ fn the_context_of_a_process_that_stays_on_the_host_leaves_too_and_all_bytes_come
         });
         assert!(!client.residence().is_checkpoint);
         let copied = other.ok("info")[0];
+        take_turns(&bed, "off deep-after=1s");
         client.is_deep();
         assert!(other.ok("info")[0] >= copied + 96 * MIB, "the context");
         let all = SIZES.iter().sum::<u64>() + 4096;
@@ -82,7 +84,7 @@ fn unless_the_operator_says_so_no_context_leaves() {
 
 #[test]
 fn where_the_copies_find_no_room_the_context_is_back_and_the_process_waits() {
-    let (_file, bed) = card("[checkpoint]\nback = \"100MiB\"");
+    let (_file, bed) = card("[checkpoint]\nback = \"25MiB\"");
     let mut client = holding(&bed, &[], &SIZES);
     let mut foreign = Client::start_bare(&bed, &[("GPUSHARE_DISABLE", "1")]);
     for command in ["init", "device 0"] {
@@ -94,7 +96,7 @@ fn where_the_copies_find_no_room_the_context_is_back_and_the_process_waits() {
         client.wish(&bed, Wish::Resume);
         client.begin("read a0 1000");
         client.reaches(Phase::Restoring);
-        // The context has its room, and is on its way for a second.
+        // The context has its room, and is on its way for four seconds.
         foreign.ok(&format!("alloc a {}", 800 * MIB));
         eventually("the copies wait", PATIENCE, || {
             let residence = client.residence();
@@ -114,8 +116,9 @@ fn a_request_on_the_way_is_answered() {
     let (_file, bed) = card("[checkpoint]\nout = \"200MiB\"");
     let mut client = holding(&bed, &[], &SIZES);
     for _ in 0..2 {
+        let before = client.beginnings(&bed, Phase::Evicting);
         client.evict(&bed);
-        client.reaches(Phase::Evicting);
+        client.begins(&bed, Phase::Evicting, before + 1);
         client.wish(&bed, Wish::Resume);
         has_all(&mut client, &SIZES);
     }
@@ -185,15 +188,18 @@ fn a_kill_at_any_step_leaves_the_card_to_the_others() {
         (Phase::Restoring, 200),
     ] {
         let mut client = holding(&bed, &[], &SIZES);
+        // Its slot may have been another client's.
+        let before = [Phase::Evicting, Phase::Restoring].map(|one| client.beginnings(&bed, one));
         client.evict(&bed);
-        client.reaches(Phase::Evicting);
+        // By copies, then the context.
+        client.begins(&bed, Phase::Evicting, before[0] + 1);
         if phase != Phase::Evicting {
             client.is_deep();
         }
         if phase == Phase::Restoring {
             client.wish(&bed, Wish::Resume);
             client.begin("synchronize");
-            client.reaches(phase);
+            client.begins(&bed, phase, before[1]);
         }
         std::thread::sleep(Duration::from_millis(delay));
         let mut next = killed_and_followed(&bed, &mut client);

@@ -154,7 +154,7 @@ fn what_has_changed_leaves_last_even_if_it_is_hashed_first() {
     let begun = Instant::now();
     second.ok("synchronize");
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < Duration::from_millis(3500), "{took:?}");
     first.reaches(Phase::Evicted);
     assert!(first.residence().is_in_part);
     for part in ends {
@@ -265,7 +265,7 @@ fn servers_that_are_asked_at_any_time_lose_nothing_and_are_all_served() {
                     let asked = Instant::now();
                     has_all(&mut server, number);
                     assert!(
-                        asked.elapsed() < PATIENCE,
+                        asked.elapsed() < 4 * PATIENCE,
                         "{at} waited {:?}",
                         asked.elapsed()
                     );

@@ -113,8 +113,8 @@ fn one_that_came_back_a_short_while_ago_is_evicted_as_soon_as_that_is_over() {
         world("[[device]]\nmemory = \"1GiB\"\n[checkpoint]\nout = \"100MiB\"\nback = \"100MiB\"");
     let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "200ms")]);
     client.reaches(Phase::Evicted);
-    client.ok("synchronize");
     let back = Instant::now();
+    client.ok("synchronize");
     let stays = Duration::from_nanos(10 * client.residence().swap_ns);
     assert!(stays >= Duration::from_secs(1), "{stays:?}");
     client.is_refused(Why::TooSoon);

@@ -52,16 +52,12 @@ fn a_process_that_is_killed_on_its_way_leaves_nothing() {
         client.ok(&format!("alloc a {}", 512 * MIB));
         client.wish(&bed, Wish::Evict);
         if let Some(phase) = phase {
-            client.reaches(if phase == Phase::Restoring {
-                Phase::Evicted
-            } else {
-                phase
-            });
             if phase == Phase::Restoring {
+                client.reaches(Phase::Evicted);
                 client.wish(&bed, Wish::Resume);
                 client.watched.say("synchronize");
-                client.reaches(phase);
             }
+            client.begins(&bed, phase, 0);
         }
         std::thread::sleep(Duration::from_millis(delay));
         let next = killed_and_followed(&bed, &mut client);
@@ -111,8 +107,9 @@ fn what_the_operator_takes_back_in_time_does_not_happen() {
     client.ok("write a 3 10");
     // An eviction is asked for during a restore and the reverse; in either order no data is lost.
     for _ in 0..4 {
+        let before = client.beginnings(&bed, Phase::Evicting);
         client.wish(&bed, Wish::Evict);
-        client.reaches(Phase::Evicting);
+        client.begins(&bed, Phase::Evicting, before);
         client.wish(&bed, Wish::Resume);
         assert_eq!(client.ok("read a 10"), [3, 3]);
     }

@@ -18,9 +18,9 @@ impl Client<'_> {
 #[test]
 fn the_wait_for_evicted_memory_counts_from_the_first_call_that_waits() {
     let bed = Testbed::new();
-    let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "200ms")]);
+    let mut client = with_memory(&bed, &[]);
     assert_eq!(client.figures().wake_max_ns, 0);
-    client.reaches(shm_layout::Phase::Evicted);
+    client.leaves_once(&bed);
     std::thread::sleep(Duration::from_millis(500));
     let began = Instant::now();
     client.ok("synchronize");

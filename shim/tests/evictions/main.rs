@@ -84,6 +84,30 @@ impl Client<'_> {
         self.reaches(Phase::Evicted);
     }
 
+    /// Has the process leave because it is idle, and no more after that.
+    fn leaves_once(&self, bed: &Testbed) {
+        self.wish(bed, Wish::After(EvictAfter::Idle(200_000_000)));
+        self.reaches(Phase::Evicted);
+        self.wish(bed, Wish::After(EvictAfter::Never));
+    }
+
+    /// Returns the number of times that it has begun this phase. A phase may be over before anybody sees it.
+    fn beginnings(&self, bed: &Testbed, phase: Phase) -> usize {
+        let slot = self.process().slot.index;
+        let moves = turns::moves(bed);
+        moves
+            .iter()
+            .filter(|one| (one.0, one.1) == (slot, phase))
+            .count()
+    }
+
+    /// Waits until it has begun this phase once more than `before` times.
+    fn begins(&self, bed: &Testbed, phase: Phase, before: usize) {
+        eventually(&format!("it begins {phase:?}"), PATIENCE, || {
+            self.beginnings(bed, phase) > before
+        });
+    }
+
     fn evicted_bytes(&self) -> u64 {
         self.process().devices[0].evicted
     }

@@ -58,8 +58,9 @@ fn of_two_idle_processes_the_one_that_is_not_pinned_goes() {
 #[test]
 fn a_process_that_is_pinned_while_it_is_evicted_comes_back_without_a_call_and_is_idle_for_ever() {
     let bed = Testbed::new();
-    let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "200ms")]);
-    client.reaches(Phase::Evicted);
+    let mut client = with_memory(&bed, &[]);
+    client.leaves_once(&bed);
+    client.wish(&bed, Wish::After(EvictAfter::Idle(200_000_000)));
     client.wish(&bed, Wish::Pin(true));
     client.reaches(Phase::Resident);
     assert_eq!(

@@ -26,8 +26,8 @@ fn a_process_is_idle_only_after_the_time_that_the_operator_sets() {
     overcommit(&bed, true);
     take_turns(&bed, "off evict-idle=2s");
     let mut idle = holder(&bed);
-    idle.ok("submit a");
     let last = Instant::now();
+    idle.ok("submit a");
     let mut newcomer = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
     newcomer.ok(&format!("alloc a {}", 40 * MIB));
     assert!(last.elapsed() >= Duration::from_millis(1900));
@@ -42,8 +42,8 @@ fn restored_memory_stays_for_the_time_that_the_operator_sets() {
     let mut one = holder(&bed);
     one.evict(&bed);
     one.wish(&bed, Wish::Resume);
-    assert_eq!(one.ok("read a 1000"), [7, 7]);
     let back = Instant::now();
+    assert_eq!(one.ok("read a 1000"), [7, 7]);
     pause(&bed, &one, true);
     let mut two = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
     two.ok(&format!("alloc a {}", 40 * MIB));

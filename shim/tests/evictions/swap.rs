@@ -414,8 +414,8 @@ fn requests_wait_and_any_brings_it_back() {
 fn what_is_freed_first_after_an_eviction_is_given_back() {
     let bed = Testbed::new();
     let sizes = [16 * MIB, 32 * MIB];
-    let mut client = holding(&bed, &[("GPUSHARE_EVICT_AFTER", "300ms")], &sizes);
-    client.reaches(Phase::Evicted);
+    let mut client = holding(&bed, &[], &sizes);
+    client.leaves_once(&bed);
     client.ok("free a1");
     assert_eq!(client.used(), 16 * MIB);
     client.evict(&bed);

@@ -8,7 +8,7 @@ use gpushare_testbed::{Testbed, eventually};
 use shm_layout::{Change, EventReader, Phase, ProcessView, Segments, What};
 
 use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE, look};
-use crate::overcommit::{at_work, edit, overcommit, pause};
+use crate::overcommit::{self, edit, overcommit, pause};
 use crate::refusals::world;
 
 const CARD: &str = "[[device]]\nmemory = \"64MiB\"";
@@ -108,7 +108,8 @@ fn one_that_finds_the_card_full_waits_for_the_end_of_a_turn_and_is_not_refused()
     let (_file, bed) = world(CARD);
     take_turns(&bed, "timeslice=2s swap=on");
     let mut one = holder(&bed, 40, 1);
-    let two = at_work(&bed, 40, "spin 1000 60000");
+    let mut two = overcommit::holding(&bed, 40);
+    two.say("spin 1000 60000");
     let of_two = || {
         let processes = look(&bed).processes.into_iter();
         let mut own = processes.filter(|process| process.identity.pid == two.pid());

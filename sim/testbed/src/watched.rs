@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// A running program with a time limit, whose output can be read line by line.
 pub struct Watched {
@@ -30,7 +30,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts the command with a limit of two minutes.
+    /// Starts the command with a limit of five minutes.
     ///
     /// # Panics
     ///
@@ -64,8 +64,14 @@ impl Watched {
             std::thread::spawn(move || collect(errors, &sink)),
         ];
         let (stand_down, told) = channel();
+        let said = Arc::clone(&stderr);
         let watchdog = std::thread::spawn(move || {
             if told.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                said.push_str(&format!(
+                    "[killed after {limit:?}, the limit of this test]\n"
+                ));
+                drop(said);
                 kill_group(group);
             }
         });
@@ -91,7 +97,7 @@ impl Watched {
     ///
     /// # Panics
     ///
-    /// When it ended or wrote nothing for two minutes; its stderr is in the message.
+    /// When it ended or wrote nothing for five minutes; its stderr is in the message.
     pub fn line(&mut self) -> String {
         match self.lines.recv_timeout(LIMIT) {
             Ok(line) => self.take(line),
@@ -280,7 +286,12 @@ mod tests {
     #[test]
     fn a_program_that_hangs_is_ended_at_its_limit() {
         let hung = Watched::spawn_for(&mut shell("exec sleep 1000"), Duration::from_millis(50));
-        assert_eq!(hung.wait_output().status.signal(), Some(9));
+        let output = hung.wait_output();
+        assert_eq!(output.status.signal(), Some(9));
+        assert_eq!(
+            output.stderr,
+            b"[killed after 50ms, the limit of this test]\n"
+        );
     }
 
     #[test]

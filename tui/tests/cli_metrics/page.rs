@@ -209,7 +209,9 @@ fn the_page_of_a_machine_is_kept_as_it_is() {
     let _actors = stage(&world);
     let page = world.gpushare(&["metrics", "--openmetrics"]).done().out;
     assert!(page.ends_with("# EOF\n"));
-    let head: Vec<&str> = page.lines().filter(|line| line.starts_with('#')).collect();
+    // On a slow machine the wait takes so long that it is an alert.
+    let is_kept = |line: &&str| line.starts_with('#') && !line.contains(" gpushare_alert ");
+    let head: Vec<&str> = page.lines().filter(is_kept).collect();
     insta::assert_snapshot!("heads", head.join("\n"));
 }
 
