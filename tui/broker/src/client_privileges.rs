@@ -74,8 +74,16 @@ impl ClientPrivileges {
 /// uid for them. In a namespace that root made, it is the uid.
 pub fn user(pid: u32, uid: u32) -> u32 {
     namespace_maker(pid)
-        .or_else(|| given_to(uid))
+        .or_else(|| given_to(uid).filter(|_| has_our_users(pid)))
         .unwrap_or(uid)
+}
+
+/// Returns true if the process is in the broker's user namespace. In one that root made, a number is what the container's root
+/// says, whatever it is outside.
+fn has_our_users(pid: u32) -> bool {
+    Namespaces::of(&pid.to_string())
+        .zip(Namespaces::ours())
+        .is_some_and(|(theirs, ours)| theirs.user_ns == ours.user_ns)
 }
 
 /// Returns the account that a process's slot is charged to: its [`user`], or the container if root made one, because the

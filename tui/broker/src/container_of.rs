@@ -79,8 +79,8 @@ fn monitor(
     may_be: impl Fn(&str) -> bool + Send + 'static,
 ) -> Option<(u32, String)> {
     let id = id.to_owned();
-    let found =
-        procfs::in_time(move || ancestors(pid).find_map(|pid| said_by_monitor(pid, &id, &may_be)));
+    let look = move || ancestors(pid).find_map(|pid| said_by_monitor(pid, &id, &may_be));
+    let found = procfs::in_time(format!("/proc/{pid}").as_ref(), look);
     found.ok().flatten()
 }
 

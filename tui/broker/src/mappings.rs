@@ -68,13 +68,13 @@ pub fn mapping(pid: u32, inode: u64, name: &'static str) -> Mapping {
         let opened = File::options().read(true).write(true).open(path);
         opened.map_or(Mapping::Unknown, Mapping::At)
     };
-    in_time(look).unwrap_or(Mapping::Unknown)
+    in_time(&of(pid), look).unwrap_or(Mapping::Unknown)
 }
 
 /// Returns the slots of a process whose accounts it no longer has mapped, because it has become another program. All are
 /// checked in one read of its mappings, with a short time limit.
 pub fn let_go(pid: u32, slots: Vec<(SlotId, Accounts)>) -> Result<Vec<SlotId>, Late> {
-    in_time(move || {
+    in_time(&of(pid), move || {
         let mapped = Mapped::of(pid, ACCOUNTS);
         let has_gone = |accounts: &Accounts| {
             let mapped = mapped.as_ref();
@@ -83,6 +83,10 @@ pub fn let_go(pid: u32, slots: Vec<(SlotId, Accounts)>) -> Result<Vec<SlotId>, L
         let gone = slots.into_iter().filter(|(_, accounts)| has_gone(accounts));
         gone.map(|(slot, _)| slot).collect()
     })
+}
+
+fn of(pid: u32) -> PathBuf {
+    format!("/proc/{pid}").into()
 }
 
 /// The memory of a slot's accounts, by its inode.

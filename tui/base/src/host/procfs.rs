@@ -1,13 +1,13 @@
 //! Files of `/proc`, those about the memory of other processes with a time limit.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 pub use shm_layout::procfs::{record, start_time, stat_fields, text};
@@ -23,33 +23,92 @@ impl Late {
     }
 }
 
-/// Runs `look`, which reads another process's memory files, with a time limit. A process can keep the lock of its own memory
-/// (by a file system of its own that does not answer), and then every reader of its `maps`, `map_files` and `cmdline` waits. A
-/// read that takes too long is left to end by itself. While several do, later ones get less time, and while many do, none.
-pub fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T, Late> {
-    const FEW: u32 = 8;
-    const MANY: u32 = 32;
-    static STUCK: AtomicU32 = AtomicU32::new(0);
+/// The looks of each user's processes that have not ended yet, and of all.
+#[derive(Default)]
+struct Stuck {
+    of_user: BTreeMap<u32, u32>,
+    all: u32,
+}
+
+static STUCK: Mutex<Stuck> = Mutex::new(Stuck {
+    of_user: BTreeMap::new(),
+    all: 0,
+});
+
+/// A look under way, counted for the user whose process it is about.
+struct UnderWay(u32);
+
+impl UnderWay {
+    /// Counts one more. Returns for how long it is waited for, or `None` if too many have not ended.
+    fn begin(user: u32) -> Option<(Self, Duration)> {
+        const FEW: u32 = 8;
+        const MANY: u32 = 32;
+        /// Also for all together, because one may have many numbers in a namespace.
+        const MOST: u32 = 512;
+        let mut stuck = stuck();
+        let of_user = stuck.of_user.entry(user).or_default();
+        let patience = match *of_user {
+            0..FEW => Duration::from_millis(100),
+            FEW..MANY => Duration::from_millis(5),
+            _ => return None,
+        };
+        *of_user += 1;
+        stuck.all += 1;
+        let begun = Self(user);
+        let is_one_too_many = stuck.all > MOST;
+        drop(stuck);
+        (!is_one_too_many).then_some((begun, patience))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut stuck = stuck();
+        stuck.all -= 1;
+        if let Some(of_user) = stuck.of_user.get_mut(&self.0) {
+            *of_user -= 1;
+            if *of_user == 0 {
+                stuck.of_user.remove(&self.0);
+            }
+        }
+    }
+}
+
+fn stuck() -> MutexGuard<'static, Stuck> {
+    STUCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the user of a process, whose directory in `/proc` this is. A process that may not be read belongs to root in `/proc`, so its
+/// own number is read.
+fn user_of(process: &Path) -> u32 {
+    let status = record(process.join("status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let own = numbers.and_then(|numbers| numbers.split_whitespace().next()?.parse().ok());
+    own.unwrap_or(u32::MAX)
+}
+
+/// Runs `look`, which reads the memory files of the process with this directory in `/proc`, with a time limit. A process can keep the
+/// lock of its own memory (by a file system of its own that does not answer), and then every reader of its `maps`, `map_files` and
+/// `cmdline` waits. A read that takes too long is left to end by itself. While several of a user's do, the user's later ones get less
+/// time, and while many do, none.
+pub fn in_time<T: Send + 'static>(
+    process: &Path,
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Late> {
     let lasts = Arc::new(());
     let late = Late(Arc::downgrade(&lasts));
-    let patience = match STUCK.fetch_add(1, Ordering::Relaxed) {
-        0..FEW => Duration::from_millis(100),
-        FEW..MANY => Duration::from_millis(5),
-        _ => {
-            STUCK.fetch_sub(1, Ordering::Relaxed);
-            return Err(late);
-        }
+    let Some((under_way, patience)) = UnderWay::begin(user_of(process)) else {
+        return Err(late);
     };
     let (send, found) = sync_channel(1);
     let looks = move || {
         let found = look();
-        STUCK.fetch_sub(1, Ordering::Relaxed);
+        drop(under_way);
         drop(lasts);
         let _ = send.send(found);
     };
     let thread = std::thread::Builder::new().stack_size(128 << 10);
     if thread.spawn(looks).is_err() {
-        STUCK.fetch_sub(1, Ordering::Relaxed);
         return Err(late);
     }
     found.recv_timeout(patience).map_err(|_| late)
@@ -57,13 +116,14 @@ pub fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> 
 
 /// Reads at most `most` bytes of a file about a process's memory: `maps`, `cmdline`, `environ`.
 pub fn of_memory(path: PathBuf, most: u64) -> io::Result<Vec<u8>> {
+    let process = path.with_file_name("");
     let read = move || {
         let mut bytes = Vec::new();
         let file = fs::File::open(path)?;
         file.take(most).read_to_end(&mut bytes).map(|_| bytes)
     };
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "it keeps whoever asks waiting");
-    in_time(read).unwrap_or_else(|error| Err(late(error)))
+    in_time(&process, read).unwrap_or_else(|error| Err(late(error)))
 }
 
 /// The files that a `maps` file names, once for each mapping. A path may hold blanks and any other bytes.
@@ -85,22 +145,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_that_do_not_end_keep_others_waiting_for_less_than_a_second_in_all() {
+    fn looks_that_do_not_end_keep_others_waiting_for_less_than_a_second_in_all_and_only_their_users()
+     {
+        let own = Path::new("/proc/self");
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
         let begun = std::time::Instant::now();
         let mut late = None;
-        for _ in 0..20 {
+        for _ in 0..40 {
             let ended = std::sync::Arc::clone(&ended);
-            let looked = in_time(move || ended.lock().map(|ended| ended.recv().is_ok()).is_ok());
-            late = Some(looked.expect_err("it waits"));
+            let look = move || ended.lock().map(|ended| ended.recv().is_ok()).is_ok();
+            let looked = in_time(own, look).expect_err("it waits");
+            late.get_or_insert(looked);
         }
         // Eight by a tenth of a second and the rest by little.
         assert!(begun.elapsed() >= Duration::from_millis(800));
-        let late = late.expect("twenty of them");
+        let late = late.expect("forty of them");
         assert!(!late.has_ended());
+        // A process that is not there has no user.
+        let others = || in_time(Path::new("/proc/none"), || 7).is_ok();
+        assert!((0..100).any(|_| others()), "another user's");
         drop(end);
-        while !late.has_ended() || in_time(|| 7).is_err() {}
+        while !late.has_ended() || in_time(own, || 7).is_err() {}
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Users {
 
 /// Returns the user who may take this number, because the machine gives it to that user for user namespaces (`/etc/subuid`).
 /// `None` for a number that has a user of its own, or that no user was given. A program that the user made in such a namespace,
-/// with the set-user-ID bit, has the number outside of it too.
+/// with the set-user-ID bit, has the number outside of it too. Root's numbers are for containers, whose users are not root.
 pub fn given_to(uid: u32) -> Option<u32> {
     const FIRST: u32 = 1000;
     if uid < FIRST {
@@ -100,7 +100,8 @@ fn owner_of(uid: u32, given: &str, users: &Users) -> Option<u32> {
     };
     let of_its_own = users.by_uid.contains_key(&uid);
     let line = given.lines().find(has).filter(|_| !of_its_own)?;
-    users.uid(line.split(':').next()?.trim())
+    let owner = users.uid(line.split(':').next()?.trim());
+    owner.filter(|owner| *owner != 0)
 }
 
 /// Returns the number and name of the user that this program runs as. Under `sudo` the name includes the user who called
@@ -120,9 +121,9 @@ mod tests {
 
     #[test]
     fn a_number_that_was_given_to_a_user_for_namespaces_is_that_users() {
-        let users = Users::parse("alice:x:1000:1000::/:\nbob:x:100500:1::/:\n");
-        let given =
-            "# a comment\nalice:100000:65536\n1001:200000:10\nnobody-known:300000:5\nbroken:x:\n";
+        let users = Users::parse("root:x:0:0::/:\nalice:x:1000:1000::/:\nbob:x:100500:1::/:\n");
+        let given = "# a comment\nalice:100000:65536\n1001:200000:10\nnobody-known:300000:5\n\
+                     broken:x:\nroot:400000:5\n0:500000:5\n";
         for (uid, owner) in [
             (100_000, Some(1000)),
             (165_535, Some(1000)),
@@ -130,6 +131,8 @@ mod tests {
             (100_500, None),
             (200_009, Some(1001)),
             (300_000, None),
+            (400_000, None),
+            (500_004, None),
             (1000, None),
         ] {
             assert_eq!(owner_of(uid, given, &users), owner, "{uid}");
