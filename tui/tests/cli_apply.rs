@@ -75,12 +75,18 @@ fn a_limit_for_a_device_that_is_not_here_yet_holds_when_it_comes() {
 }
 
 #[test]
-fn a_limit_for_all_devices_where_there_is_none_is_refused() {
+fn a_limit_for_all_devices_where_there_is_none_is_refused_and_at_a_boot_the_rest_holds() {
     let world = World::new();
     let file = write(&world, "[policy]\nall = 'always'\n[limit]\nall = '12GiB'\n");
     world
         .gpushare(&["apply", &file])
         .refused(5, &["[limit] all: found no GPU", "by its UUID"]);
+    // Nothing has changed, so it is still new. At a boot nobody reads the message, and the rest would be missing as well.
+    world
+        .gpushare(&["apply", "--if-new", &file])
+        .refused(5, &["[limit] all: found no GPU"]);
+    let config = world.gpushare(&["export-config"]).done().out;
+    assert!(config.contains("[policy]"), "{config}");
 }
 
 #[test]
@@ -424,5 +430,5 @@ fn the_standing_settings_are_applied_to_new_segments_by_the_first_run_and_never_
         .env("XDG_CONFIG_HOME", &home)
         .env("GPUSHARE_DIR", &other);
     let said = command.said();
-    assert!(said.done().err.contains("not in force"));
+    assert!(said.done().err.contains("not all in force"));
 }

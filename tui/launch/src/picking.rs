@@ -121,9 +121,11 @@ impl Demand {
         }
     }
 
-    /// Returns the bytes on a device of `total_bytes`, if there is a demand.
+    /// Returns the bytes on a device of `total_bytes`, if there is a demand. A part is at most what an idle device has free, beside
+    /// the driver's own memory.
     fn of_device(self, total_bytes: u64) -> Option<u64> {
-        let part = |percent| Reserve::Percent(percent).of_device(total_bytes);
+        const MOST: u8 = 93;
+        let part = |percent: u8| Reserve::Percent(percent.min(MOST)).of_device(total_bytes);
         self.bytes.max(self.percent.map(part))
     }
 
@@ -459,6 +461,18 @@ pub fn allowed() -> Result<Option<Vec<Uuid>>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_is_no_more_than_an_idle_device_has_free() {
+        let of = |percent| Demand {
+            bytes: None,
+            percent: Some(percent),
+        };
+        let all = 16_u64 << 30;
+        let free = all - (600 << 20);
+        assert_eq!(of(50).of_device(all), Some(all / 2));
+        assert!(of(99).of_device(all).is_some_and(|bytes| bytes <= free));
+    }
 
     fn device(last: u8, picks: u32, used: u64, util: u32) -> DeviceSample {
         let mut device = DeviceSample {

@@ -66,11 +66,20 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         Some(why) => format!("apply {file}: {why}"),
         None => format!("apply {file}"),
     };
-    let plan = Plan::new(&manifest, &sample, &dir, &reason).map_err(|failure| Failure {
+    let of_file = |failure: Failure| Failure {
         sentence: format!("{file}: {failure}"),
         ..failure
-    })?;
-    if plan.everywhere.is_none() && plan.rest.is_empty() {
+    };
+    let mut plan = Plan::new(&manifest, &sample, &dir, &reason).map_err(of_file)?;
+    let unmet = plan
+        .unmet
+        .take()
+        .map_or(Ok(Exit::Done), |why| Err(of_file(why)));
+    // At a boot nobody is there to correct it, so the rest of the file holds.
+    if unmet.is_err() && !args.if_new {
+        return unmet;
+    }
+    if plan.everywhere.is_none() && plan.rest.is_empty() && unmet.is_ok() {
         note(&match plan.is_said {
             true => format!("the rules of {file} are in force already"),
             false => format!("{file} contains no settings; gpushare apply --help shows an example"),
@@ -97,7 +106,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             .chain(plan.rest)
             .collect();
         edits::preview(&editor, &requests, &sample, out)?;
-        return Ok(Exit::Done);
+        return unmet;
     }
     if let Some(everywhere) = plan.everywhere {
         let change = everywhere.change.clone();
@@ -106,7 +115,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         edits::apply_all(&editor, own, &sample, args.verbose, out)?;
     }
     edits::apply_all(&editor, plan.rest, &sample, args.verbose, out)?;
-    Ok(Exit::Done)
+    unmet
 }
 
 /// Reads the file, or the boot settings without one. Returns the settings with a name for messages, or `None` if there are
@@ -141,6 +150,8 @@ struct Plan {
     rest: Vec<EditRequest>,
     /// True if the file has rules that are already in force.
     is_said: bool,
+    /// Why a line of the file cannot hold yet.
+    unmet: Option<Failure>,
 }
 
 impl Plan {
@@ -155,6 +166,7 @@ impl Plan {
             own: Vec::new(),
             rest: Vec::new(),
             is_said: false,
+            unmet: None,
         };
         let mut lines = Vec::new();
         for (device, words) in by_device(&manifest.policy, sample)? {
@@ -193,7 +205,11 @@ impl Plan {
         for (device, value) in limits {
             let value = quota::parse(&value.text())?;
             let devices = match device {
-                None => everywhere(sample)?,
+                None => {
+                    let all = everywhere(sample)?;
+                    plan.unmet = all.is_empty().then(no_device);
+                    all
+                }
                 Some(one) => vec![one],
             };
             let is_meant = |uuid: &Uuid| device.is_some() || !own.contains(uuid);
@@ -232,15 +248,16 @@ impl Plan {
     }
 }
 
-/// Returns the devices of `[limit] all`. Fails if there is none, because a limit is kept for each device and would hold for none.
+/// Returns the devices of `[limit] all`: a limit is kept for each device.
 fn everywhere(sample: &Sample) -> Result<Vec<Uuid>, Failure> {
-    if sample.devices.is_empty() {
-        return Err(Failure::no_such_target(
-            "[limit] all: found no GPU, so the limit would hold for none; gpushare doctor shows why, or name each GPU by its UUID",
-        ));
-    }
     let uuids = (0..sample.devices.len()).map(|gpu| targets::uuid(sample, gpu));
     uuids.collect()
+}
+
+fn no_device() -> Failure {
+    Failure::no_such_target(
+        "[limit] all: found no GPU, so this limit holds for none; gpushare doctor shows why, or name each GPU by its UUID",
+    )
 }
 
 /// Returns the lines of a table by device, that for all (`None`) first: a device's own line stands above it.

@@ -92,7 +92,7 @@ pub fn run(args: Args) -> Done {
         // Its output is discarded, because standard output belongs to the program.
         if let Err(failure) = apply::standing(dir, &mut std::io::sink()) {
             note(&format!(
-                "the standing settings are not in force: {failure}"
+                "the standing settings are not all in force: {failure}"
             ));
         }
     }
