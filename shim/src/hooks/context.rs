@@ -52,6 +52,8 @@ pub fn created(
     changed();
     memory::returns::wait_before_a_context(device);
     memory::create_context(&real, device)?;
+    // A wait for room may have looked which context is current.
+    changed();
     if let (Some(process), Some(ctx)) = (managed_process::current(), ctx.get()) {
         process.memory.add_context(ctx as usize);
     }

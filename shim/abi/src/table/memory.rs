@@ -82,7 +82,7 @@ macro_rules! memory_rows {
             "cuPointerGetAttributes" 7000 call memory::swappable::attributes fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u64>>, dptr: CUdeviceptr);
             /// gives the peer access to swappable memory too
             "cuCtxEnablePeerAccess" 4000 call memory::swappable::enable_peer(peer) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32);
-            /// keeps swappable memory that is exported as a descriptor on its device
+            /// keeps memory that is exported as a descriptor on its device: no copies of what is swappable, no checkpoint of the process
             "cuMemGetHandleForAddressRange" 11070 call memory::swappable::show_range(dptr) fn cuMemGetHandleForAddressRange(handle: *mut c_void, dptr: CUdeviceptr, bytes: usize, kind: u32, flags: u64);
 
             // ---- physical memory and its mappings ----

@@ -12,6 +12,8 @@
 //! | freed while a capture is under way | freed after the capture, if the driver allows a free |
 //! | the driver cannot make it | plain memory, and one line says so |
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{account, allocate::granted_by, backing, import};
 use gpushare_abi::{
     In, Out,
@@ -195,10 +197,14 @@ pub fn show(real: Real<'_, impl FnOnce() -> CUresult>, address: CUdeviceptr) -> 
     real.call()
 }
 
-/// Forwards `cuMemGetHandleForAddressRange`. The owner of the descriptor uses the physical memory itself, so it must
-/// stay.
+/// Forwards `cuMemGetHandleForAddressRange`. The owner of the descriptor, a network card for instance, uses the physical memory
+/// itself, so it must stay, and no checkpoint takes it either.
 pub fn show_range(real: Real<'_, impl FnOnce() -> CUresult>, address: CUdeviceptr) -> CUresult {
+    let process = real.process();
     real.call()?;
+    if let Some(process) = process {
+        process.memory.shown.store(true, Relaxed);
+    }
     if let Some((process, _)) = at(address) {
         process.memory.swappable.fix(address);
     }
