@@ -177,7 +177,7 @@ fn who_came_back_stays_as_long_as_its_memory_moved_and_that_is_seen() {
     ));
     overcommit(&bed, true);
     let mut one = holder(&bed, 600, &[]);
-    let mut two = Client::start(&bed, &[]);
+    let mut two = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
     one.evict(&bed);
     one.wish(&bed, Wish::Resume);
     assert_eq!(one.ok("read a 1000"), [7, 7]);

@@ -229,7 +229,8 @@ impl<'r> Ledger<'r> {
         self.take_ticket(want, denial, Blocked::Device, now_ns, self.lock_ticket())
     }
 
-    /// Enqueues memory that returns at the place that it had before it let others go first for a while: the wait goes on.
+    /// Enqueues memory that returns at the place that it had before it let others go first for a while. The wait before counts by
+    /// itself.
     pub fn enqueue_return_at(
         &self,
         place: Place,
@@ -238,7 +239,6 @@ impl<'r> Ledger<'r> {
         now_ns: u64,
     ) -> QueueTicket<'r> {
         let mut again = self.enqueue_return(bytes, margin, now_ns);
-        again.began_ns = place.began_ns;
         again.position.get_mut().ticket = place.ticket;
         let (ticket, since) = (&self.words.line_ticket, &self.words.line_since);
         ticket.store(place.ticket, Ordering::Relaxed);

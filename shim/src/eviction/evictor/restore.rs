@@ -70,7 +70,7 @@ enum Return {
     Done,
     /// The operator wants the memory to stay on the host, the driver had no room, or a process that comes first lacks the rest.
     NotNow,
-    /// It lets others go first for a while, and keeps its places in the queues.
+    /// The process lets others go first for a while, and keeps its places in the queues.
     Yields,
     /// The process ends.
     Leaving,
@@ -93,6 +93,9 @@ impl Evictor {
             self.watch_goings();
             if self.process.registration.share().evict {
                 self.kept_ns = clock::now();
+            }
+            if !self.may_restore() {
+                self.places.clear();
             }
             // A call seen at only one poll may be one of NVML's, or about to wait for the end of the suspension.
             stuck = if self.is_stuck() { stuck + 1 } else { 0 };

@@ -170,12 +170,15 @@ impl Pool {
         let under_way = self.streams.values().filter(|place| place.under_way > 0);
         let under_way: u64 = under_way.map(|place| place.bytes).sum();
         let needed = self.live_bytes + self.pending.max(under_way);
-        if reserved <= needed {
+        let is_busy = self.streams.values().any(|place| place.under_way > 0);
+        if reserved == 0 || !is_busy && reserved <= self.live_bytes {
             // No launch runs. Otherwise it is not known which.
             self.streams.retain(|_, place| place.under_way > 0);
             self.stream_bytes = under_way;
         }
-        let kept = reserved.min(self.live_bytes + self.stream_bytes);
+        let all = self.live_bytes + self.stream_bytes;
+        // What a launch under way will use may not be reserved yet.
+        let kept = if is_busy { all } else { reserved.min(all) };
         let gone = self.charged.saturating_sub(kept.max(needed));
         self.charged -= gone;
         gone
@@ -299,6 +302,18 @@ mod tests {
         assert_eq!(pool.trim(0), 40, "only the other one's");
         pool.keep(&again);
         assert_eq!((pool.trim(0), pool.charged), (40, 0));
+    }
+
+    #[test]
+    fn a_trim_beside_a_launch_under_way_leaves_what_runs_too() {
+        for reserved in [40, 50] {
+            let mut pool = Pool::default();
+            made(&mut pool, 1, &part(reserved, &[]));
+            let claim = pool.claim(2, &part(40, &[(7, 5)]), true);
+            assert_eq!(pool.trim(reserved), 0);
+            pool.keep(&claim);
+            assert_eq!(pool.charged, reserved + 45);
+        }
     }
 
     #[test]
