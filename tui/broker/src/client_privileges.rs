@@ -89,7 +89,8 @@ fn has_our_users(pid: u32) -> bool {
 /// Returns the account that a process's slot is charged to: its [`user`], or the container if root made one, because the
 /// container's root can take any uid.
 pub fn account(pid: u32, user: u32, container: &str) -> Account {
-    let of = match user == 0 && !is_at_home(pid) {
+    let is_roots = user == 0 || !has_our_users(pid) && namespace_maker(pid).is_none();
+    let of = match is_roots && !is_at_home(pid) {
         true => Account::Container(String::new()),
         false => Account::User(user),
     };

@@ -124,8 +124,9 @@ impl Demand {
     /// Returns the bytes on a device of `total_bytes`, if there is a demand. A part is at most what an idle device has free, beside
     /// the driver's own memory.
     fn of_device(self, total_bytes: u64) -> Option<u64> {
-        const MOST: u8 = 93;
-        let part = |percent: u8| Reserve::Percent(percent.min(MOST)).of_device(total_bytes);
+        const OF_DRIVER: u64 = 600 << 20;
+        let most = total_bytes.saturating_sub(OF_DRIVER);
+        let part = |percent| Reserve::Percent(percent).of_device(total_bytes).min(most);
         self.bytes.max(self.percent.map(part))
     }
 

@@ -75,7 +75,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         .unmet
         .take()
         .map_or(Ok(Exit::Done), |why| Err(of_file(why)));
-    // At a boot nobody is there to correct it, so the rest of the file holds.
+    // At a boot there is no user to correct it, so the rest of the file holds.
     if unmet.is_err() && !args.if_new {
         return unmet;
     }
