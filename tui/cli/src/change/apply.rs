@@ -256,7 +256,8 @@ fn everywhere(sample: &Sample) -> Result<Vec<Uuid>, Failure> {
 
 fn no_device() -> Failure {
     Failure::no_such_target(
-        "[limit] all: found no GPU, so this limit holds for none; gpushare doctor shows why, or name each GPU by its UUID",
+        "[limit] all: found no GPU, so this limit holds for none; gpushare doctor shows why; run gpushare apply again when the GPU is \
+         there, or name each GPU by its UUID",
     )
 }
 
