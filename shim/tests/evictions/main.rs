@@ -91,7 +91,7 @@ impl Client<'_> {
         self.wish(bed, Wish::After(EvictAfter::Never));
     }
 
-    /// Returns the number of times that it has begun this phase. A phase may be over before anybody sees it.
+    /// Returns the number of times that it has begun this phase. A phase may be over before it is seen.
     fn beginnings(&self, bed: &Testbed, phase: Phase) -> usize {
         let slot = self.process().slot.index;
         let moves = turns::moves(bed);

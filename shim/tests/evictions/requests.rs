@@ -4,11 +4,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpushare_testbed::{Testbed, Watched, eventually};
+use gpushare_testbed::{Testbed, eventually};
 use shm_layout::{Phase, Why};
 
 use crate::client::{Client, MIB, PATIENCE, look};
-use crate::overcommit::{at_work, overcommit};
+use crate::overcommit::{at_work, holding, overcommit};
 use crate::refusals::world;
 use crate::turns::{Move, moves};
 
@@ -154,11 +154,7 @@ fn for_memory_that_needs_room_beside_its_bytes_enough_leaves() {
 fn a_process_with_a_long_kernel_is_not_suspended_before_its_end() {
     let (_file, bed) = world(CARD);
     overcommit(&bed, true);
-    let mut command = bed.workload(&["--script"]);
-    command.env("GPUSHARE_SWAPPABLE", "1");
-    let mut busy = Watched::spawn(&mut command);
-    assert!(busy.line().starts_with("ready"));
-    assert_eq!(busy.ask("alloc 40MiB"), "ok");
+    let mut busy = holding(&bed, 40);
     let mut newcomer = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
     let kernel = Duration::from_secs(3);
     let began = Instant::now();

@@ -96,7 +96,7 @@ impl Record {
     /// Returns true if the edit belongs to a trial. All trials of a search together change nothing, and one of them undone
     /// would put the policy of the trial before it in force.
     pub fn is_trial(&self) -> bool {
-        // Anybody may give that reason, but a trial sets a policy, which a broker lets only administrators do.
+        // Any user may give that reason, but a trial sets a policy, which a broker lets only administrators do.
         let sets_policy = matches!(self.change, Some(Change::Policy { .. }));
         let reason = self.reason.as_deref();
         sets_policy && reason.is_some_and(|reason| reason.starts_with(TRIAL))

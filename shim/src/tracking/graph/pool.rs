@@ -90,7 +90,7 @@ impl Pool {
         self.ends(claim);
     }
 
-    /// Counts a claim as completed. Its stream may have been destroyed meanwhile.
+    /// Counts a claim as completed. Its stream may have been destroyed since.
     fn ends(&mut self, claim: &Claim) {
         self.completed += 1;
         if let Some(place) = self.streams.get_mut(&claim.stream) {
@@ -167,18 +167,16 @@ impl Pool {
 
     /// Records that the driver has released the unused memory, and keeps `reserved` bytes. Returns the released bytes.
     pub fn trim(&mut self, reserved: u64) -> u64 {
-        let under_way = self.streams.values().filter(|place| place.under_way > 0);
-        let under_way: u64 = under_way.map(|place| place.bytes).sum();
-        let needed = self.live_bytes + self.pending.max(under_way);
         let is_busy = self.streams.values().any(|place| place.under_way > 0);
         if reserved == 0 || !is_busy && reserved <= self.live_bytes {
             // No launch runs. Otherwise it is not known which.
             self.streams.retain(|_, place| place.under_way > 0);
-            self.stream_bytes = under_way;
+            self.stream_bytes = self.streams.values().map(|place| place.bytes).sum();
         }
         let all = self.live_bytes + self.stream_bytes;
-        // What a launch under way will use may not be reserved yet.
+        // The driver may not have reserved yet what a launch under way will use.
         let kept = if is_busy { all } else { reserved.min(all) };
+        let needed = self.live_bytes + self.pending;
         let gone = self.charged.saturating_sub(kept.max(needed));
         self.charged -= gone;
         gone

@@ -51,7 +51,7 @@ pub struct Allocation {
 }
 
 /// The memory that a device keeps for graphs.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Kept {
     /// Bytes of allocations that launches have made and that are not freed.
     live: u64,
@@ -82,7 +82,7 @@ impl Running {
     fn is_done(self: &Arc<Self>) -> bool {
         match self.end.get() {
             Some(end) => end.is_done(),
-            // If nobody else has it, the launch has failed.
+            // If only the list has it, the launch has failed.
             None => Arc::strong_count(self) == 1,
         }
     }
@@ -313,13 +313,12 @@ faces! {
     "cuDeviceGraphMemTrim" 11040 cuDeviceGraphMemTrim (device: CUdevice) { trim(device) }
     "cuDeviceGetGraphMemAttribute" 11040 cuDeviceGetGraphMemAttribute (device: CUdevice, attribute: u32, out: Out<u64>) {
         driver()?.device(device)?;
-        let kept = kept(device, |kept| kept.clone());
-        out.set(match attribute {
-            0 | 2 => kept.reserved,
-            1 => kept.used_high,
-            3 => kept.reserved_high,
-            _ => return Err(CUDA_ERROR_INVALID_VALUE),
-        })
+        out.set(kept(device, |kept| match attribute {
+            0 | 2 => Ok(kept.reserved),
+            1 => Ok(kept.used_high),
+            3 => Ok(kept.reserved_high),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        })?)
     }
     "cuDeviceSetGraphMemAttribute" 11040 cuDeviceSetGraphMemAttribute (device: CUdevice, attribute: u32, value: In<u64>) {
         driver()?.device(device)?;

@@ -14,7 +14,7 @@ pub use shm_layout::procfs::{record, start_time, stat_fields, text};
 
 /// A look that did not end in time.
 #[derive(Clone, Debug)]
-pub struct Late(Weak<()>);
+pub struct Late(Weak<UnderWay>);
 
 impl Late {
     /// Returns true if the process has ended since.
@@ -96,16 +96,15 @@ pub fn in_time<T: Send + 'static>(
     process: &Path,
     look: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Late> {
-    let lasts = Arc::new(());
-    let late = Late(Arc::downgrade(&lasts));
     let Some((under_way, patience)) = UnderWay::begin(user_of(process)) else {
-        return Err(late);
+        return Err(Late(Weak::new()));
     };
+    let under_way = Arc::new(under_way);
+    let late = Late(Arc::downgrade(&under_way));
     let (send, found) = sync_channel(1);
     let looks = move || {
         let found = look();
         drop(under_way);
-        drop(lasts);
         let _ = send.send(found);
     };
     let thread = std::thread::Builder::new().stack_size(128 << 10);
