@@ -2,6 +2,6 @@
 
 
 def quantile(values, share):
-    """Returns the value below which a share of the values lies; 0 if there are none."""
+    """Returns the value below which a share of the values lies; nan if there are none."""
     values = sorted(values)
-    return values[min(len(values) - 1, int(len(values) * share))] if values else 0.0
+    return values[min(len(values) - 1, int(len(values) * share))] if values else float("nan")

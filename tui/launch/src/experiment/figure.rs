@@ -119,8 +119,9 @@ impl Figure {
         }
     }
 
-    /// Reads the number from a program's output. If there are several, the last one counts.
-    pub fn read(&self, output: &str) -> Result<f64, String> {
+    /// Reads the number from a program's output. If there are several, the last one counts. Returns `None` for `nan`: the program had
+    /// nothing to measure.
+    pub fn read(&self, output: &str) -> Result<Option<f64>, String> {
         let lines = || output.lines().rev();
         let found = match (&self.pattern, &self.json) {
             (Some(pattern), _) => {
@@ -147,7 +148,8 @@ impl Figure {
         };
         let text = found.ok_or_else(|| format!("no line of its output {}", how()))?;
         match text.trim().parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(number),
+            Ok(number) if number.is_nan() => Ok(None),
+            Ok(number) if number.is_finite() => Ok(Some(number)),
             _ => Err(format!(
                 "{:?} is no number, in the line that {}",
                 text,
@@ -170,9 +172,11 @@ mod tests {
         let output =
             "p50=1.5 p99=9\nnoise\np50=2.5 p99=12\n{\"a\": {\"b\": 7}, \"c\": \"8.5\"}\nend\n";
         let read = |text: &str| figure(text).read(output);
-        assert_eq!(read("pattern = 'p50=([0-9.]+)'\nbetter = 'lower'"), Ok(2.5));
-        assert_eq!(read("json = 'a.b'\nbetter = 'lower'"), Ok(7.0));
-        assert_eq!(read("json = 'c'\nbetter = 'lower'"), Ok(8.5));
+        assert_eq!(read("pattern = 'p50=([0-9.]+)'\nbetter = 'lower'"), Ok(Some(2.5)));
+        assert_eq!(read("json = 'a.b'\nbetter = 'lower'"), Ok(Some(7.0)));
+        assert_eq!(read("json = 'c'\nbetter = 'lower'"), Ok(Some(8.5)));
+        let none = figure("pattern = 'p50=([0-9.]+|nan)'\nbetter = 'lower'").read("p50=nan");
+        assert_eq!(none, Ok(None));
         for (wrong, why) in [
             ("pattern = 'p51=([0-9.]+)'", "no line of its output matches"),
             ("pattern = '(noise)'", "is no number"),

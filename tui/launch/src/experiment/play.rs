@@ -442,7 +442,7 @@ impl Troupe<'_> {
                 for member in self.members.iter().filter(of) {
                     member.guarded.said.settle(Duration::from_secs(1));
                     let value = figure.read(&member.guarded.said.text());
-                    each.push(value.map_err(|why| {
+                    each.extend(value.map_err(|why| {
                         Trouble::Failed(format!("{}, figure {}: {why}", member.name, figure.name))
                     })?);
                 }
