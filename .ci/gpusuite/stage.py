@@ -47,8 +47,8 @@ class Bench:
         return child
 
     def processes(self):
-        """Returns the processes under gpushare. Others' programs on the machine's GPUs are in `ps` too, and not part of a check."""
-        return [p for p in self.ctl("ps", "--json", parse=True)["processes"] if p["state"] != "unmanaged"]
+        """Returns the processes under gpushare. Others' programs and MPS servers on the machine's GPUs are in `ps` too, and not part of a check."""
+        return [p for p in self.ctl("ps", "--json", parse=True)["processes"] if p["state"] not in ("unmanaged", "server")]
 
     def ps(self, pid):
         for process in self.processes():

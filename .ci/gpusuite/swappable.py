@@ -236,7 +236,7 @@ def the_hashes_of_the_kernel_are_those_of_the_processor(bench):
 
 @check
 def what_has_not_changed_leaves_without_a_copy(bench):
-    """The first eviction copies all of it, the later ones nothing; the goal for 16 GiB is 50 ms."""
+    """The first eviction copies what was not copied ahead, the later ones nothing; the goal for 16 GiB is 50 ms."""
     client = bench.run(["--swappable"], HOLDER)
     pid, size = answer(client)["pid"], (256 * MIB if bench.sim else 2 * gib(bench))
     assert say(client, f"hold {size}")["code"] == 0
@@ -245,7 +245,7 @@ def what_has_not_changed_leaves_without_a_copy(bench):
         said, figures = swapped(bench, pid, client, "right")
         assert said["wrong"] == 0, said
         seen.append(figures)
-    assert bench.sim or seen[-1]["out_s"] < seen[0]["out_s"] / 4, seen
+    assert bench.sim or seen[-1]["out_s"] < max(seen[0]["out_s"] / 4, 0.05), seen
     return {"rounds": seen}
 
 
