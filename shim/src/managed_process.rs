@@ -283,7 +283,7 @@ pub fn current() -> Option<&'static ManagedProcess> {
     unsafe { process.as_ref() }
 }
 
-/// Set when the process had a memory limit and has lost the segments that enforced it.
+/// Set when the process has lost the segments that enforced its memory limit, or did not begin because a limit cannot be enforced.
 static LIMIT_LOST: AtomicBool = AtomicBool::new(false);
 
 /// Records the loss of the limit. From here on allocations without an account are denied.
@@ -291,7 +291,7 @@ fn lose_limit() {
     LIMIT_LOST.store(true, Relaxed);
 }
 
-/// Returns true if a memory limit of this process was lost while it ran.
+/// Returns true if a memory limit of this process was lost, or cannot be enforced.
 pub fn is_limit_lost() -> bool {
     LIMIT_LOST.load(Relaxed)
 }

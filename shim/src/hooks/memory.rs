@@ -47,7 +47,7 @@ use code::InNoAccount;
 
 use crate::{
     hooks::Real,
-    managed_process::{self, ManagedProcess},
+    managed_process::{self, ManagedProcess, attach},
     tracking::{
         record::{self, Kind, Record},
         untracked_frees::RecordsOut,
@@ -74,6 +74,7 @@ pub fn create_context(
     real: &Real<'_, impl FnOnce() -> CUresult + Copy>,
     device: CUdevice,
 ) -> CUresult {
+    attach::goes_on()?;
     InNoAccount::context(real.symbol(), device).call(|| real.again())
 }
 

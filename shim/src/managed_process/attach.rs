@@ -58,10 +58,21 @@ static KEPT: AtomicPtr<ManagedProcess> = AtomicPtr::new(std::ptr::null_mut());
 pub fn initialised() -> CUresult {
     INITIALISED.store(true, Relaxed);
     current_or_attach();
+    goes_on()
+}
+
+/// Returns an error if a limit was requested that cannot be enforced. The driver is initialised all the same, so a program that ignores
+/// the error of `cuInit` gets no context and no memory either.
+pub fn goes_on() -> CUresult {
     match REFUSED.load(Relaxed) {
         true => Err(errors::CUDA_ERROR_SYSTEM_NOT_READY),
         false => Ok(()),
     }
+}
+
+fn refuse() {
+    REFUSED.store(true, Relaxed);
+    managed_process::lose_limit();
 }
 
 /// Returns the managed process. A process that has initialised CUDA and is not attached yet attaches now.
@@ -165,7 +176,7 @@ fn decide(page: &'static Page) {
     });
     if attached.is_err() && Environment::of_self().limits.asks() {
         // The panic itself has printed its line.
-        REFUSED.store(true, Relaxed);
+        refuse();
     }
     if !matches!(attached, Ok(Some(()))) {
         page.unmanaged.open(trace::is_on());
@@ -276,7 +287,7 @@ fn claim_slot(environment: &Environment) -> Option<Registration> {
 /// Continues unmanaged, or, if a limit would be lost by that, makes `cuInit` fail.
 fn unmanaged(cause: Cause, why: &dyn std::fmt::Display, refused: bool) {
     if refused {
-        REFUSED.store(true, Relaxed);
+        refuse();
         notice::once(
             cause,
             format_args!("{why}; a limit was asked for, so CUDA is not initialised"),

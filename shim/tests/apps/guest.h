@@ -21,10 +21,12 @@ static int start(void) {
     int (*retain)(void **, int) = (int (*)(void **, int))dlsym(cuda, "cuDevicePrimaryCtxRetain");
     set = (int (*)(void *))dlsym(cuda, "cuCtxSetCurrent");
     launch = (launch_t)dlsym(cuda, "cuLaunchKernel");
-    return init(0) | retain(&ctx, 0) | set(ctx);
+    int answer = init(0);
+    return answer ? answer : retain(&ctx, 0) | set(ctx);
 }
 static int launches(int n) {
     int answer = 0;
-    for (int i = 0; i < n; i++) answer |= launch(0, 10, 1, 1, 1, 1, 1, 0, NULL, 0, 0);
+    // Without a context cuInit has failed, and its code is the answer.
+    for (int i = 0; i < n && ctx; i++) answer |= launch(0, 10, 1, 1, 1, 1, 1, 0, NULL, 0, 0);
     return answer;
 }
