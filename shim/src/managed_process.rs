@@ -199,11 +199,21 @@ impl ManagedProcess {
 
     /// Returns the context of a stream, for default streams the calling thread's; 0 if there is none.
     pub fn context_of_stream(&self, thread: &Thread, stream: usize) -> usize {
-        let home = self
-            .home_of_stream(thread, stream)
-            .map(|(context, _)| context);
-        home.or_else(|| self.home_of_thread(thread).map(|(context, _)| context))
-            .unwrap_or(0)
+        self.use_by_thread(thread, stream)
+            .map_or(0, |used| used.context)
+    }
+
+    /// Returns a stream with its context and device, for default streams the calling thread's.
+    pub fn use_by_thread(&self, thread: &Thread, stream: usize) -> Option<Used> {
+        let (context, ordinal) = match self.home_of_stream(thread, stream) {
+            Some((context, ordinal)) => (context, u8::try_from(ordinal).ok()?),
+            None => self.home_of_thread(thread)?,
+        };
+        Some(Used {
+            stream,
+            context,
+            ordinal,
+        })
     }
 
     /// Returns the device of a context, which need not be current.

@@ -8,6 +8,7 @@ pub mod capture;
 pub mod graph;
 pub mod host_swap_buffer;
 pub mod nvml;
+pub mod pending_frees;
 pub mod physical;
 pub mod pool;
 pub mod record;
@@ -46,7 +47,7 @@ pub struct Tracking {
     /// The pools that may keep freed memory.
     pub caching: pool::Caching,
     /// The frees of pools' memory that their streams may not have reached.
-    pub pending_frees: pool::PendingFrees,
+    pub pending_frees: pending_frees::PendingFrees,
     /// The open stream captures.
     pub captures: capture::Captures,
     /// The last refusals that threads received so that they empty their caches.

@@ -181,7 +181,8 @@ pub fn set_open_captures(count: usize) {
 ///
 /// While a capture is open, any use of the legacy stream breaks it, also if the capture begins between two calls of
 /// the shim. So the legacy stream is not used from before the driver begins the capture. The caller holds a lock that
-/// `begin_capture` waits for after it has counted the capture: a turn that drains, or the lock of the queue depth.
+/// `begin_capture` waits for after it has counted the capture: a turn that drains, or the lock of the queue depth or of the
+/// pending frees. A hook needs none for the stream that its own call has just used: that call could break the capture just as well.
 pub fn is_left_alone(key: usize) -> bool {
     let is_legacy = key == CU_STREAM_LEGACY as usize;
     is_legacy && OPEN_CAPTURES.load(Relaxed) != 0 || is_capturing(key)

@@ -1,28 +1,19 @@
-//! The memory pools of stream-ordered allocations: the location of each pool's memory, the pools that may keep
-//! freed memory, and the pending frees.
-//!
-//! A pending free is memory of a pool that the application has freed in stream order, while the stream has not
-//! reached the free yet. Such memory is not charged any more, but the device still lacks it. Only an allocation from
-//! the same pool in the same stream may use it. Frees are tracked on devices with a limit, as one sum per pool and stream. A sum may be too
-//! large, because the end of the work shows only when an event is recorded behind it and queried. That happens
-//! when the sums exceed what the limits leave ([`poll`](PendingFrees::poll)), and before the stream can no longer be
-//! used ([`seal`](PendingFrees::seal)).
+//! The memory pools of stream-ordered allocations: the location of each pool's memory, and the pools that may keep freed
+//! memory.
 
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        Mutex, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
 use gpushare_abi::types::{
-    CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_INVALID, CU_STREAM_LEGACY,
-    CU_STREAM_PER_THREAD, CUdevice, CUmemLocation, CUmemoryPool,
+    CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_INVALID, CU_STREAM_PER_THREAD, CUdevice,
+    CUmemLocation, CUmemoryPool,
 };
 use shm_layout::DEVICES_PER_PROCESS;
-
-use crate::{driver_query::context, thread::Used, turn::drain::Event};
 
 /// The location of a pool's memory.
 #[derive(Clone, Copy)]
@@ -252,195 +243,9 @@ impl Source {
     }
 }
 
-/// The frees of one pool in one stream.
-struct Pending {
-    source: Source,
-    /// The context of the stream.
-    context: usize,
-    ordinal: u8,
-    bytes: u64,
-    /// The largest free, which limits the allocations that can use the memory.
-    largest: u64,
-    /// An event behind the frees, once recorded.
-    event: Option<Event>,
-}
-
-impl Pending {
-    fn used(&self) -> Used {
-        Used {
-            stream: self.source.stream,
-            context: self.context,
-            ordinal: self.ordinal,
-        }
-    }
-
-    fn serves(&self, source: &Source, bytes: u64) -> bool {
-        self.source == *source && self.largest >= bytes
-    }
-
-    /// Returns true if the stream may not have reached the frees. With `marks`, records the event if there is none.
-    fn poll(&mut self, marks: bool) -> bool {
-        if self.event.is_none() && !marks {
-            return true;
-        }
-        let stream = match self.source.stream {
-            // The event follows the default streams of all threads.
-            own if own == CU_STREAM_PER_THREAD as usize => CU_STREAM_LEGACY as usize,
-            stream => stream,
-        };
-        // A context that cannot be made current is destroyed, so no work of it can run.
-        let mut is_pending = false;
-        context::with_current(self.context, || {
-            if self.event.is_none() {
-                self.event = Event::record(None, stream);
-            }
-            is_pending = self.event.as_ref().is_none_or(Event::is_pending);
-        });
-        is_pending
-    }
-}
-
-/// The pending frees of a process.
-#[derive(Default)]
-pub struct PendingFrees {
-    any: AtomicBool,
-    all: Mutex<Vec<Pending>>,
-}
-
-impl PendingFrees {
-    /// Returns true if any free may be pending.
-    #[inline(always)]
-    pub fn any(&self) -> bool {
-        self.any.load(Relaxed)
-    }
-
-    /// The lock is held over the driver's calls, so that no stream is destroyed while an event is recorded in it.
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<Pending>) -> T) -> T {
-        let mut all: MutexGuard<'_, _> = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = change(&mut all);
-        self.any.store(!all.is_empty(), Relaxed);
-        result
-    }
-
-    /// Adds a free that the driver is about to get. `context` returns the context of the stream.
-    pub fn add(&self, source: Source, ordinal: u8, bytes: u64, context: impl FnOnce() -> usize) {
-        self.change(|all| {
-            // An event that was recorded precedes this free.
-            let known = |one: &&mut Pending| one.source == source && one.event.is_none();
-            match all.iter_mut().find(known) {
-                Some(one) => {
-                    one.bytes = one.bytes.saturating_add(bytes);
-                    one.largest = one.largest.max(bytes);
-                }
-                None => all.push(Pending {
-                    source,
-                    context: context(),
-                    ordinal,
-                    bytes,
-                    largest: bytes,
-                    event: None,
-                }),
-            }
-        });
-    }
-
-    /// Returns the pending bytes on a device.
-    pub fn bytes_on(&self, ordinal: u8) -> u64 {
-        self.change(|all| {
-            let here = all.iter().filter(|one| one.ordinal == ordinal);
-            here.fold(0, |sum: u64, one| sum.saturating_add(one.bytes))
-        })
-    }
-
-    /// Returns true if a pool on a device was destroyed while frees of it were pending. It cannot be queried.
-    pub fn any_without_pool(&self, ordinal: u8) -> bool {
-        self.change(|all| {
-            all.iter()
-                .any(|one| one.ordinal == ordinal && one.source.pool == 0)
-        })
-    }
-
-    /// Returns true if an allocation from this source may use memory of a pending free.
-    pub fn serve(&self, source: &Source, bytes: u64) -> bool {
-        self.change(|all| all.iter().any(|one| one.serves(source, bytes)))
-    }
-
-    /// Records that an allocation has used memory of a pending free.
-    pub fn used(&self, source: &Source, bytes: u64) {
-        self.change(|all| {
-            if let Some(one) = all.iter_mut().find(|one| one.serves(source, bytes)) {
-                one.bytes = one.bytes.saturating_sub(bytes);
-                one.largest = one.largest.min(one.bytes);
-            }
-            all.retain(|one| one.bytes != 0);
-        });
-    }
-
-    /// Removes the frees on a device that their streams have reached.
-    pub fn poll(&self, ordinal: u8) {
-        self.change(|all| {
-            context::relaxed(|| all.retain_mut(|one| one.ordinal != ordinal || one.poll(true)));
-        });
-    }
-
-    /// Marks the end of a stream's frees, because the stream is about to be captured or destroyed. Frees that cannot be
-    /// marked are forgotten, as are those that are done: a program may use a new stream for each of its requests.
-    pub fn seal(&self, stream: usize) {
-        self.change(|all| {
-            context::relaxed(|| {
-                all.retain_mut(|one| {
-                    let ends = one.source.stream == stream;
-                    one.poll(ends) && !(ends && one.event.is_none())
-                });
-            });
-        });
-    }
-
-    /// Removes the frees in streams whose context is about to be destroyed.
-    pub fn forget(&self, which: impl Fn(&Used) -> bool) {
-        self.change(|all| all.retain(|one| !which(&one.used())));
-    }
-
-    /// Records that a pool is about to be destroyed. Its frees stay pending, and its handle may be used again.
-    pub fn pool_gone(&self, pool: CUmemoryPool) {
-        self.change(|all| {
-            let of_it = |one: &&mut Pending| one.source.pool == pool as usize;
-            all.iter_mut()
-                .filter(of_it)
-                .for_each(|one| one.source.pool = 0);
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn source(pool: usize, stream: usize) -> Source {
-        Source::new(pool as CUmemoryPool, stream, 7)
-    }
-
-    #[test]
-    fn what_is_freed_serves_its_own_pool_and_stream_alone() {
-        let table = PendingFrees::default();
-        assert!(!table.any());
-        table.add(source(1, 0x10), 0, 100, || 5);
-        table.add(source(1, 0x10), 0, 50, || 5);
-        assert_eq!((table.bytes_on(0), table.bytes_on(1)), (150, 0));
-        assert!(table.serve(&source(1, 0x10), 100));
-        assert!(!table.serve(&source(1, 0x10), 101), "no free is as large");
-        assert!(!table.serve(&source(2, 0x10), 1));
-        assert!(!table.serve(&source(1, 0x20), 1));
-        table.used(&source(1, 0x10), 100);
-        table.used(&source(1, 0x20), 100);
-        assert_eq!(table.bytes_on(0), 50);
-        table.pool_gone(1 as CUmemoryPool);
-        assert!(!table.serve(&source(1, 0x10), 1));
-        assert_eq!(table.bytes_on(0), 50, "still there");
-        assert!(table.any_without_pool(0) && !table.any_without_pool(1));
-        table.forget(|used| used.context == 5);
-        assert!(!table.any());
-    }
 
     #[test]
     fn a_pool_that_is_being_destroyed_is_neither_used_nor_found_again() {

@@ -80,13 +80,15 @@ static void sleep_in_callback(void *ms) { usleep((useconds_t)(uintptr_t)ms * 100
 static useconds_t linger_us;
 static void linger(void) { usleep(linger_us); }
 
-struct late { void *context; u64 address, bytes; useconds_t after_us; int code, begun; };
+struct late { void *context, *stream; u64 address, bytes; useconds_t after_us; int code, begun; };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void *alloc_in_thread(void *argument) {
     struct late *late = argument;
     late->code = CALL(cuCtxSetCurrent, late->context);
-    if (!late->code) late->code = CALL(cuMemAlloc_v2, &late->address, (size_t)late->bytes);
+    if (late->code) return NULL;
+    if (late->stream) late->code = CALL(cuMemAllocAsync, &late->address, (size_t)late->bytes, late->stream);
+    else late->code = CALL(cuMemAlloc_v2, &late->address, (size_t)late->bytes);
     return NULL;
 }
 
@@ -584,13 +586,13 @@ static int run(int argc, char **argv, char *more) {
         pthread_join(thread, NULL);
         return words.code;
     }
-    if (IS("alloc-in-two")) { /* alloc-in-two BYTES BYTES: in two threads, of which the second begins later; replies with both codes */
+    if (IS("alloc-in-two")) { /* alloc-in-two BYTES BYTES, or … STREAM: in two threads, the second begins later; replies with both codes */
         static struct late both[2];
         pthread_t threads[2];
         void *context;
         if ((code = CALL(cuCtxGetCurrent, &context))) return code;
         for (int i = 0; i < 2; i++) {
-            both[i] = (struct late){context, 0, NUM(i + 1), 0, 0};
+            both[i] = (struct late){context, argc > 3 ? (void *)V(3) : (void *)0, 0, NUM(i + 1), 0, 0, 0};
             if (pthread_create(&threads[i], NULL, alloc_in_thread, &both[i])) return 9997;
             usleep(100000);
         }

@@ -217,7 +217,11 @@ fn a_full_table_leaves_it_unmanaged_and_is_counted() {
     );
     // Also not for a program that ignores this: it gets no context and no memory.
     for limit in ["GPUSHARE_MEMORY", "GPUSHARE_CAP"] {
-        let value = if limit == "GPUSHARE_CAP" { "20" } else { "1GiB" };
+        let value = if limit == "GPUSHARE_CAP" {
+            "20"
+        } else {
+            "1GiB"
+        };
         let (says, _) = run(&stage, "goes-on", &[(limit, value)]);
         assert_eq!(says, "802 2 answers 802\n", "{limit}");
     }

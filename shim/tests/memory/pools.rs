@@ -1,4 +1,7 @@
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use gpushare_testbed::{Testbed, eventually};
 
@@ -290,4 +293,123 @@ fn an_allocation_in_a_capture_does_not_wait_for_frees() {
     client.denied(&format!("alloc b {}", 64 * MIB));
     assert!(began.elapsed() < SOON);
     client.ok("capture-end t g");
+}
+
+#[test]
+fn frees_end_with_the_device_of_their_stream_and_not_of_their_pool() {
+    for (reset, waits) in [(1, true), (0, false)] {
+        let bed = Testbed::with_scenario("two-gpus");
+        let quota = (64 * MIB).to_string();
+        let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &quota)]);
+        client.ok("device 1");
+        client.ok("pool p 1 0");
+        client.ok("device 0");
+        client.ok("stream s");
+        client.ok(&format!("pool-alloc-in a p {} s", 64 * MIB));
+        let began = Instant::now();
+        client.ok(&format!("busy s {}", BUSY.as_millis()));
+        client.ok("free-async-in a s");
+        client.ok(&format!("device-reset {reset}"));
+        client.ok("device 0");
+        client.ok("device 1");
+        let after_reset = Instant::now();
+        client.ok(&format!("alloc b {}", 64 * MIB));
+        assert!(!waits || began.elapsed() >= BUSY, "reset of {reset}");
+        assert!(waits || after_reset.elapsed() < BUSY, "reset of {reset}");
+    }
+}
+
+/// Starts a client with a quota of 64 MiB that holds 32 MiB in the stream `t`, 16 MiB as `k` in the stream `s`, and as much as `a`
+/// beside it, which no trim can return.
+fn beside_one_that_is_kept(bed: &Testbed) -> Client<'_> {
+    let quota = (64 * MIB).to_string();
+    let mut client = Client::start(bed, &[("GPUSHARE_MEMORY", &quota)]);
+    client.ok("stream s");
+    client.ok("stream t");
+    client.ok(&format!("async-in k {} s", 16 * MIB));
+    client.ok(&format!("async-in a {} s", 16 * MIB));
+    client.ok(&format!("async-in h {} t", 32 * MIB));
+    client
+}
+
+#[test]
+fn memory_freed_before_other_work_was_queued_is_allocated_at_once() {
+    let bed = Testbed::new();
+    let mut client = beside_one_that_is_kept(&bed);
+    client.ok("free-async-in a s");
+    client.ok("synchronize");
+    client.ok("busy s 60000");
+    let began = Instant::now();
+    client.ok(&format!("async-in b {} t", 16 * MIB));
+    assert!(began.elapsed() < SOON);
+}
+
+#[test]
+fn work_queued_after_a_free_is_not_waited_for() {
+    let bed = Testbed::new();
+    let mut client = beside_one_that_is_kept(&bed);
+    let began = Instant::now();
+    client.ok(&format!("busy s {}", BUSY.as_millis()));
+    client.ok("free-async-in a s");
+    client.ok("busy s 60000");
+    client.ok(&format!("async-in b {} t", 16 * MIB));
+    assert!(began.elapsed() >= BUSY);
+    assert!(began.elapsed() < SOON);
+}
+
+#[test]
+fn a_free_that_the_driver_refuses_is_not_pending() {
+    let bed = Testbed::new();
+    let mut client = beside_one_that_is_kept(&bed);
+    client.ok("stream u");
+    client.ok("stream-destroy u");
+    assert_ne!(client.code("free-async-in a u"), 0);
+    assert_eq!(client.used(), 64 * MIB);
+    client.ok("free a");
+    let began = Instant::now();
+    client.ok(&format!("async-in b {} t", 16 * MIB));
+    assert!(began.elapsed() < SOON);
+}
+
+#[test]
+fn two_threads_do_not_allocate_the_same_pending_free() {
+    let scenario = Path::new(env!("CARGO_TARGET_TMPDIR")).join("very-slow-alloc.toml");
+    let text = "[[device]]\nmemory = \"8GiB\"\n[mishaps]\nslow_alloc = \"400ms\"\n";
+    std::fs::write(&scenario, text).expect("the target directory can be written");
+    let bed = Testbed::with_scenario(scenario.to_str().expect("a path in UTF-8"));
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "120MiB")]);
+    client.ok("stream s");
+    client.ok("stream t");
+    client.ok(&format!("async-in k {} t", 64 * MIB));
+    client.ok(&format!("async-in a {} s", 32 * MIB));
+    let began = Instant::now();
+    client.ok(&format!("busy s {}", BUSY.as_millis()));
+    client.ok("free-async-in a s");
+    let codes = client.ok(&format!("alloc-in-two {} {} s", 8 * MIB, 32 * MIB));
+    assert_eq!(codes, [0, 0]);
+    // The second does not fit into what the first leaves of the freed memory.
+    assert!(began.elapsed() >= BUSY);
+}
+
+#[test]
+fn a_wait_for_the_device_is_followed_by_one_for_frees_that_no_longer_fit() {
+    let bed = Testbed::new();
+    let variables = [("GPUSHARE_MEMORY", "96MiB"), ("GPUSHARE_ON_FULL", "wait")];
+    let mut client = Client::start(&bed, &variables);
+    client.ok("stream s");
+    client.ok(&format!("async-in a {} s", 32 * MIB));
+    let mut other = Client::start(&bed, &[]);
+    let free = other.ok("info")[0];
+    other.ok(&format!("alloc x {}", free - 16 * MIB));
+    let (began, busy) = (Instant::now(), Duration::from_secs(5));
+    client.ok(&format!("busy s {}", busy.as_millis()));
+    client.ok("free-async-in a s");
+    client.begin(&format!("alloc b {}", 64 * MIB));
+    eventually("it waits for the device", PATIENCE, || {
+        client.process().devices[0].memory_wait.is_some()
+    });
+    set_quota(&bed, &client, QuotaValue::Bytes(64 * MIB));
+    other.ok("free x");
+    assert_eq!(client.end(), 0);
+    assert!(began.elapsed() >= busy);
 }

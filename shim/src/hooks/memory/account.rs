@@ -19,6 +19,7 @@ use crate::{
     trace,
     tracking::{
         allocation_map::AllocationMap,
+        pending_frees::Claim,
         physical::Id,
         pool::Source,
         record::{self, Counted, Kind, Record},
@@ -197,23 +198,31 @@ impl Account {
                 ledger.reopen(bytes)
             }
         };
+        // Only an allocation from a pool claims memory of it.
         self.settle_pools(bytes, symbol)?;
         Ok(reservation)
     }
 
     /// Keeps the memory of this process's pools within the limits after `bytes` were reserved: waits for pending frees, and
-    /// trims the pools. An allocation from a pool may use what the pools keep, so they are trimmed after it.
+    /// trims the pools. An allocation from a pool may use what the pools keep, so they are trimmed after it. Returns the
+    /// memory of a pending free that it may use.
     #[inline(always)]
-    pub(super) fn settle_pools(self, bytes: u64, symbol: Symbol) -> CUresult {
+    pub(super) fn settle_pools(
+        self,
+        bytes: u64,
+        symbol: Symbol,
+    ) -> Result<Option<Claim<'static>>, CUerror> {
         let memory = &self.process.memory;
+        let mut claim = None;
         if memory.pending_frees.any() && !matches!(self.origin, Origin::Graphs) {
-            reclaim::wait_for_frees(self.process, self.device, self.thread, bytes, self.source())
+            let (device, thread) = (self.device, self.thread);
+            claim = reclaim::wait_for_frees(self.process, device, thread, bytes, self.source())
                 .map_err(|denial| self.deny(&denial, symbol))?;
         }
         if memory.caching.any() && matches!(self.origin, Origin::Device) {
             reclaim::keep_within_limits(self.process, self.device, None);
         }
-        Ok(())
+        Ok(claim)
     }
 
     /// Waits until memory that returns to the device leaves room for `bytes` that are in no account.
@@ -379,25 +388,31 @@ pub fn count_in(
 /// Forwards a free of one kind of memory: the record is removed first, and the bytes are released afterwards.
 #[inline(always)]
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, kind: Kind) -> CUresult {
-    free_if(real, key, move |record| record::is(record, kind), |_, _| {})
+    free_if(
+        real,
+        key,
+        move |record| record::is(record, kind),
+        |_, _| || {},
+    )
 }
 
-/// Forwards a free of memory from any linear allocation call. Calls `before` with the record before the driver frees.
+/// Forwards a free of memory from any linear allocation call. Calls `before` with the record before the driver frees, and
+/// its result once the driver has freed. The result is dropped if the driver refuses.
 #[inline(always)]
-pub fn free_linear(
+pub fn free_linear<After: FnOnce()>(
     real: Real<'_, impl FnOnce() -> CUresult>,
     key: u64,
-    before: impl FnOnce(&ManagedProcess, &Record),
+    before: impl FnOnce(&'static ManagedProcess, &Record) -> After,
 ) -> CUresult {
     free_if(real, key, record::is_linear, before)
 }
 
 #[inline(always)]
-fn free_if(
+fn free_if<After: FnOnce()>(
     real: Real<'_, impl FnOnce() -> CUresult>,
     key: u64,
     fits: impl Fn(&Record) -> bool + Copy,
-    before: impl FnOnce(&ManagedProcess, &Record),
+    before: impl FnOnce(&'static ManagedProcess, &Record) -> After,
 ) -> CUresult {
     let Some(process) = real.process() else {
         return real.call();
@@ -420,7 +435,7 @@ fn free_if(
     };
     let record = &record;
     let taken = Taken { live, key, record };
-    before(process, record);
+    let after = before(process, record);
     if record::is(record, Kind::Swappable) {
         match backing::free(real, process, key, *record) {
             Some(result) => result?,
@@ -433,6 +448,7 @@ fn free_if(
         real.call()?;
     }
     mem::forget(taken);
+    after();
     give_back(process, thread, record);
     Ok(())
 }

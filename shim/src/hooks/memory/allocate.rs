@@ -50,7 +50,7 @@ use crate::{
     },
     sys::caller_state::Uncancelled,
     thread::{self, Thread},
-    tracking::record::Kind,
+    tracking::{pending_frees::Claim, record::Kind},
 };
 
 /// Forwards an allocation: reserves, calls the driver, adds the record. `bytes` is `None` if the size is unknown.
@@ -93,15 +93,15 @@ pub fn granted_by(
     bytes: u64,
     mut attempt: impl FnMut() -> CUresult,
 ) -> Result<u64, CUerror> {
-    let mut room = match account.ledger().reserve_at_once(bytes) {
+    let room = match account.ledger().reserve_at_once(bytes) {
         Some(reservation) => Room::from(reservation),
         None => room_or_deny(account, bytes, symbol)?,
     };
-    account.settle_pools(bytes, symbol)?;
+    let mut room = room.settle_pools(account, symbol)?;
     if account.device().sees_alone.load(Relaxed) {
         room = with_headroom(account, room, symbol)?;
     }
-    match attempt() {
+    match room.attempt(account, &mut attempt) {
         Ok(()) => Ok(room.granted()),
         Err(CUDA_ERROR_OUT_OF_MEMORY) => after_refusal(account, room, symbol, &mut attempt),
         Err(error) => Err(error),
@@ -125,7 +125,7 @@ fn after_refusal(
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
         room = for_device(account, room, symbol)?;
-        match attempt() {
+        match room.attempt(account, &mut *attempt) {
             Ok(()) => return Ok(room.granted()),
             Err(CUDA_ERROR_OUT_OF_MEMORY) => {}
             Err(error) => return Err(error),
@@ -161,7 +161,7 @@ fn with_headroom(account: Account, mut room: Room, symbol: Symbol) -> Result<Roo
             // Nobody makes room, so the allocation may have the last bytes.
             Err(_) => {
                 rests.store(now.saturating_add(HEADROOM_REST_NS), Relaxed);
-                return room_or_deny(account, bytes, symbol);
+                return room_or_deny(account, bytes, symbol)?.settle_pools(account, symbol);
             }
         };
     }
@@ -204,6 +204,8 @@ const MOMENT_NS: u64 = 1_000_000_000;
 /// Room for an allocation: its reserved bytes, and its place in the memory queue if it had to wait.
 #[must_use = "room that is dropped is given back"]
 pub struct Room {
+    /// The memory of a pending free that the allocation may use. Dropped before `bytes`, because it must count as pending first.
+    claim: Option<Claim<'static>>,
     bytes: Reservation<'static>,
     /// Kept until the driver has granted the bytes too. Boxed, because most allocations have none.
     pub(super) place: Option<Box<QueueTicket<'static>>>,
@@ -212,11 +214,32 @@ pub struct Room {
 impl From<Reservation<'static>> for Room {
     #[inline(always)]
     fn from(bytes: Reservation<'static>) -> Self {
-        Self { bytes, place: None }
+        Self {
+            claim: None,
+            bytes,
+            place: None,
+        }
     }
 }
 
 impl Room {
+    /// Keeps the memory of the process's pools within the limits. Repeated each time the bytes are reserved anew, because other threads
+    /// may have allocated in between.
+    #[inline(always)]
+    fn settle_pools(mut self, account: Account, symbol: Symbol) -> Result<Self, CUerror> {
+        self.claim = account.settle_pools(self.bytes.bytes(), symbol)?;
+        Ok(self)
+    }
+
+    /// Calls the driver for the bytes.
+    #[inline(always)]
+    fn attempt(&mut self, account: Account, attempt: impl FnOnce() -> CUresult) -> CUresult {
+        match self.claim.take() {
+            None => attempt(),
+            Some(claim) => account.allocate_claimed(claim, attempt),
+        }
+    }
+
     /// Commits the bytes after the driver has granted them. Returns the charged bytes.
     #[inline(always)]
     pub fn granted(self) -> u64 {
@@ -271,8 +294,9 @@ fn in_queue(
 pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, CUerror> {
     let bytes = room.bytes.bytes();
     // The reservation is released first, because others may fit into less.
+    drop(room.claim);
     drop(room.bytes);
-    wait_for_device(account, bytes, room.place, symbol)
+    wait_for_device(account, bytes, room.place, symbol)?.settle_pools(account, symbol)
 }
 
 /// Waits until the driver may have room for `bytes`, in `place` of the queue or in a new one.
@@ -376,8 +400,10 @@ fn wait_in_queue(account: Account, mut place: Box<QueueTicket<'static>>) -> Resu
                 if ledger.has_memory_turns() && process.eviction.begin_turn(now) {
                     process.registration.publish_turn(now);
                 }
-                let place = Some(place);
-                return Ok(Room { bytes, place });
+                return Ok(Room {
+                    place: Some(place),
+                    ..Room::from(bytes)
+                });
             }
             Poll::Refused(denial) => {
                 caches::forget(process, account.thread());

@@ -119,5 +119,5 @@ pub fn alloc_pitch(
 /// Forwards `cuMemFree`, also of stream-ordered memory, whose pool may be on the host or belong to another process.
 #[inline(always)]
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: impl Amount) -> CUresult {
-    account::free_linear(real, dptr.wide(), |_, _| {})
+    account::free_linear(real, dptr.wide(), |_, _| || {})
 }

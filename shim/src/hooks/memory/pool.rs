@@ -35,6 +35,7 @@ use crate::{
     sys::caller_state::Uncancelled,
     thread::{Thread, stream_key},
     tracking::{
+        pending_frees::{Claim, FreeUnderWay},
         pool::{Home, Source},
         record::{self, Kind, Record},
     },
@@ -108,46 +109,45 @@ fn charge(
     let bytes = bytes as u64;
     let key = stream_key(stream as usize, real.per_thread());
     let account = account.map(|account| account.out_of_pool(pool, key));
-    let reserved = account.and_then(|account| {
-        account.wait_for_returns(returns::A_POOLS_PIECE);
-        account.reserved_before(bytes)
-    });
-    allocate(real, account, Some(bytes), Kind::Pooled, || dptr.get())?;
     if let Some(account) = account {
-        account.allocated_from_pool(bytes, reserved);
+        account.wait_for_returns(returns::A_POOLS_PIECE);
+    }
+    allocate(real, account, Some(bytes), Kind::Pooled, || dptr.get())?;
+    if let Some(account) = account
+        && let Some(source) = account.source()
+    {
+        // The allocation may have left unused memory in the pools.
+        let pool = source.pool as CUmemoryPool;
+        reclaim::keep_within_limits(account.process(), account.device(), Some(pool));
     }
     Ok(())
 }
 
 impl Account {
-    /// Returns the bytes that the pool has reserved, if the allocation may use memory of a pending free.
-    fn reserved_before(self, bytes: u64) -> Option<u64> {
-        let frees = &self.process().memory.pending_frees;
-        let source = self.source().filter(|_| frees.any())?;
-        let serves = frees.serve(&source, bytes);
-        serves.then(|| self.reserved_by(source))?
+    /// Calls the driver for an allocation that may use memory of a pending free. A pool that has not grown has used it.
+    #[cold]
+    pub(super) fn allocate_claimed(
+        self,
+        claim: Claim<'_>,
+        attempt: impl FnOnce() -> CUresult,
+    ) -> CUresult {
+        let pool = claim.pool();
+        let before = self.reserved_by(pool);
+        attempt()?;
+        let now = self.reserved_by(pool);
+        if before.zip(now).is_some_and(|(before, now)| now <= before) {
+            claim.used();
+        } else {
+            claim.missed();
+        }
+        Ok(())
     }
 
     /// Returns the bytes that a pool has reserved, or `None` if the pool is destroyed.
-    fn reserved_by(self, source: Source) -> Option<u64> {
+    fn reserved_by(self, pool: CUmemoryPool) -> Option<u64> {
         let _uncancelled = Uncancelled::enter();
-        let pool = source.pool as CUmemoryPool;
         let caching = &self.process().memory.caching;
         caching.with_pool(pool, || ask::pool_size(pool).0)
-    }
-
-    /// Trims the pools after an allocation from a pool, which may have left unused memory in them. `before` is the result of
-    /// [`reserved_before`](Self::reserved_before): a pool that has not grown has used the memory of the free.
-    fn allocated_from_pool(self, bytes: u64, before: Option<u64>) {
-        let Some(source) = self.source() else {
-            return;
-        };
-        let has_not_grown = |before| self.reserved_by(source).is_some_and(|now| now <= before);
-        if before.is_some_and(has_not_grown) {
-            self.process().memory.pending_frees.used(&source, bytes);
-        }
-        let pool = source.pool as CUmemoryPool;
-        reclaim::keep_within_limits(self.process(), self.device(), Some(pool));
     }
 }
 
@@ -168,24 +168,35 @@ pub fn free(
         stream_key(stream as usize, real.per_thread()),
     );
     account::free_linear(real, dptr, |process, record| {
-        frees(process, thread, key, record);
+        let free = begin_free(process, thread, key, record);
+        || {
+            if let Some(free) = free {
+                let _uncancelled = Uncancelled::enter();
+                free.done();
+            }
+        }
     })
 }
 
+/// The part of the limit below which frees share one event, as a divisor.
+const SMALL: u64 = 64;
+
 /// Records memory of a device's pool that is about to be freed in the order of a stream, if a limit applies to it.
-fn frees(process: &ManagedProcess, thread: &Thread, key: usize, record: &Record) {
+fn begin_free(
+    process: &'static ManagedProcess,
+    thread: &Thread,
+    key: usize,
+    record: &Record,
+) -> Option<FreeUnderWay<'static>> {
+    let pool = Some(record::pool(record)).filter(|pool| *pool != 0)?;
     let ordinal = record::ordinal(record);
-    let device = process.device(ordinal.into());
-    let pool = record::pool(record);
-    if pool != 0 && device.is_some_and(|device| device.ledger.is_limited()) {
-        let source = Source::new(pool as CUmemoryPool, key, thread.number());
-        let context = || {
-            let _uncancelled = Uncancelled::enter();
-            process.context_of_stream(thread, key)
-        };
-        let frees = &process.memory.pending_frees;
-        frees.add(source, ordinal, record::bytes(record), context);
-    }
+    let limit = process.device(ordinal.into())?.ledger.outlook()?.whole;
+    let _uncancelled = Uncancelled::enter();
+    // Without a context the driver refuses.
+    let used = process.use_by_thread(thread, key)?;
+    let source = Source::new(pool as CUmemoryPool, key, thread.number());
+    let (frees, bytes) = (&process.memory.pending_frees, record::bytes(record));
+    Some(frees.begin(source, used, ordinal, bytes, limit / SMALL))
 }
 
 /// Forwards `cuMemPoolCreate`.

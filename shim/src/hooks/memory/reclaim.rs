@@ -22,7 +22,7 @@ use crate::{
     managed_process::{Device, ManagedProcess},
     sys::{caller_state::Uncancelled, futex},
     thread::{self, Thread},
-    tracking::pool::Source,
+    tracking::{pending_frees::Claim, pool::Source},
 };
 
 /// Longest wait for pending frees, in nanoseconds.
@@ -31,42 +31,44 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 const NAP: Duration = Duration::from_micros(200);
 
 /// Waits until the pending frees and `bytes`, which were reserved for an allocation from `source`, are within the limits.
-/// Returns the denial if that takes too long.
+/// Returns the memory of a pending free that the allocation may use itself, or the denial if the wait takes too long.
 #[cold]
 #[inline(never)]
 pub fn wait_for_frees(
-    process: &ManagedProcess,
+    process: &'static ManagedProcess,
     device: &Device,
     thread: &Thread,
     bytes: u64,
     source: Option<Source>,
-) -> Result<(), Denial> {
+) -> Result<Option<Claim<'static>>, Denial> {
     let frees = &process.memory.pending_frees;
-    let are_within = || {
-        let serves = source.is_some_and(|source| frees.serve(&source, bytes));
-        let used = if serves { bytes } else { 0 };
-        let pending = frees.bytes_on(device.ordinal).saturating_sub(used);
-        device.ledger.room().is_none_or(|room| pending <= room)
+    let mut claim = None;
+    let are_within = |claim: &mut Option<_>| {
+        if claim.is_none() {
+            *claim = source.and_then(|source| frees.claim(&source, bytes));
+        }
+        let room = device.ledger.room();
+        room.is_none_or(|room| frees.bytes_on(device.ordinal) <= room)
     };
-    if are_within() {
-        return Ok(());
+    if are_within(&mut claim) {
+        return Ok(claim);
     }
     let _uncancelled = Uncancelled::enter();
     // The driver does not answer in a callback, and refuses the allocation itself.
     if thread.see_who_started_it() {
-        return Ok(());
+        return Ok(claim);
     }
     let pool = source.map(|source| source.pool as CUmemoryPool);
     let until = clock::now().saturating_add(PATIENCE_NS);
     let may_wait = !process.memory.captures.is_any_of(thread.number());
     loop {
         frees.poll(device.ordinal);
-        if are_within() {
-            return Ok(());
+        if are_within(&mut claim) {
+            return Ok(claim);
         }
         let is_trimmed = keep_within_limits(process, device, pool);
         if is_trimmed && !frees.any_without_pool(device.ordinal) {
-            return Ok(());
+            return Ok(claim);
         }
         let gives_up = !may_wait || process.is_leaving() || clock::now() >= until;
         if gives_up || !nap(thread) {

@@ -172,7 +172,10 @@ mod tests {
         let output =
             "p50=1.5 p99=9\nnoise\np50=2.5 p99=12\n{\"a\": {\"b\": 7}, \"c\": \"8.5\"}\nend\n";
         let read = |text: &str| figure(text).read(output);
-        assert_eq!(read("pattern = 'p50=([0-9.]+)'\nbetter = 'lower'"), Ok(Some(2.5)));
+        assert_eq!(
+            read("pattern = 'p50=([0-9.]+)'\nbetter = 'lower'"),
+            Ok(Some(2.5))
+        );
         assert_eq!(read("json = 'a.b'\nbetter = 'lower'"), Ok(Some(7.0)));
         assert_eq!(read("json = 'c'\nbetter = 'lower'"), Ok(Some(8.5)));
         let none = figure("pattern = 'p50=([0-9.]+|nan)'\nbetter = 'lower'").read("p50=nan");
