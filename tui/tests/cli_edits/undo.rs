@@ -220,8 +220,44 @@ fn undo_passes_over_a_process_that_has_gone() {
         .gpushare(&["quota", "set", "name:brief", "1GiB"])
         .done();
     drop(brief);
-    world.gpushare(&["undo"]).done();
+    let said = world.gpushare(&["undo"]).done();
+    assert!(
+        said.err.contains("edit 2 on") && said.err.contains("the process has ended"),
+        "{said:?}"
+    );
     assert_eq!(train.registration.ledger(gpu).quota().bytes, None);
+}
+
+#[test]
+fn undo_passes_over_edits_that_changed_nothing() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    let overcommit = ["policy", "set", "all", "overcommit=on"];
+    let said = world.gpushare(&overcommit).done();
+    assert_eq!(said.out.lines().count(), 1, "no GPU had its own: {said:?}");
+    let again = world.gpushare(&overcommit).done();
+    assert!(again.out.contains("as before"), "{again:?}");
+    let undone = world.gpushare(&["undo"]).done();
+    assert!(
+        undone.out.contains("undid edit 1 on all GPUs"),
+        "{undone:?}"
+    );
+    world.gpushare(&["undo"]).refused(1, &["no edit to undo"]);
+}
+
+#[test]
+fn undo_says_how_many_edits_of_one_command_stay() {
+    let world = World::new();
+    let jobs = ["one", "two", "three"].map(|name| world.actor(name));
+    jobs.iter().for_each(|job| {
+        job.enter(0);
+    });
+    world.gpushare(&["pause", "all"]).done();
+    let said = world.gpushare(&["undo"]).done();
+    assert!(said.err.contains("undo --last 2"), "{said:?}");
+    world.gpushare(&["undo", "--last", "2"]).done();
+    world.gpushare(&["undo"]).refused(1, &["no edit to undo"]);
 }
 
 #[test]

@@ -325,16 +325,14 @@ fn words(change: &Change) -> String {
     }
 }
 
-/// Returns a policy with the order in words, and the other fields that differ from their defaults.
+/// Returns a policy with the order in words where there is one, and the other fields that differ from their defaults.
 fn of_policy(policy: &LockPolicy) -> String {
     let kind = policy.kind.to_string();
-    if !policy.kind.is_gated() {
-        return kind;
-    }
+    let order = policy.kind.is_gated().then(|| policy.order.in_words());
     let settings = settings(policy);
     let others = settings.iter().map(String::as_str);
-    let parts = [kind.as_str(), policy.order.in_words()]
-        .into_iter()
+    let parts = std::iter::once(kind.as_str())
+        .chain(order)
         .chain(others.filter(|word| !is_order(word)));
     parts.collect::<Vec<_>>().join(", ")
 }
@@ -400,6 +398,11 @@ mod tests {
                 policy("overlap order=priority"),
                 policy("off"),
                 "overlap, urgent first (was: off)",
+            ),
+            (
+                policy("off stay=5s evict-idle=2s"),
+                policy("off stay=5s"),
+                "off, stay=5s, evict-idle=2s (was: off, stay=5s)",
             ),
             (
                 policy("timeslice=5ms grace=1s"),

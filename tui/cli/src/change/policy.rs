@@ -95,7 +95,12 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     };
     let editor = segments::editor(&dir);
     let reason = args.edit.reason.as_deref();
-    let requests = device_memory::requests(memory, device, &BTreeMap::new(), &sample, reason)?;
+    let mut requests = device_memory::requests(memory, device, &BTreeMap::new(), &sample, reason)?;
+    let mut is_asked = true;
+    requests.retain(|request| {
+        let old = editor.preview(&request.change, &request.target);
+        std::mem::take(&mut is_asked) || old.is_ok_and(|old| old != request.change)
+    });
     args.edit.submit_some(&editor, requests, &sample, out)?;
     let Some(edit) = edit else {
         return Ok(Exit::Done);

@@ -16,8 +16,8 @@ use gpushare_sample::Sample;
 /// Undo the newest edit, or the edit with a number
 ///
 /// An undo is a new edit that restores the earlier value. It is refused if a later edit changed the same setting, or if the
-/// settings were changed outside the audit log. Of the newest edits, a timed one (--for) that has already reverted is reported
-/// and skipped; the next older edit is undone.
+/// settings were changed outside the audit log. Of the newest edits, a timed one (--for) that has already reverted and one of a
+/// process that has ended are reported and skipped; the next older edit is undone.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The number of the edit, as gpushare audit shows it [default: the newest that can be undone]
@@ -51,6 +51,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             plain(&entry.record.target)
         ));
     }
+    for entry in editor.ended()? {
+        note(&format!(
+            "edit {} on {} is passed over, because the process has ended",
+            entry.number,
+            plain(&entry.record.target)
+        ));
+    }
     for sentence in editor.unreadable()? {
         note(&sentence);
     }
@@ -73,14 +80,21 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         }
     }
     // A command may make several edits, as for each of several jobs.
-    if let (Some(undone), Some(next)) = (newest, editor.undoable()?.first())
-        && are_of_one_moment(&undone, next)
-    {
-        note(&format!(
-            "edit {} on {} was made at the same moment and stays; gpushare undo takes it back too",
-            next.number,
-            plain(&next.record.target)
-        ));
+    if let Some(undone) = newest {
+        let left = editor.undoable()?;
+        let moments = std::iter::once(&undone).chain(&left).zip(&left);
+        let of_it = moments.take_while(|(later, earlier)| are_of_one_moment(later, earlier));
+        match (of_it.count(), left.first()) {
+            (0, _) | (_, None) => {}
+            (1, Some(next)) => note(&format!(
+                "edit {} on {} was made at the same moment and stays; gpushare undo takes it back too",
+                next.number,
+                plain(&next.record.target)
+            )),
+            (count, _) => note(&format!(
+                "{count} more edits were made at the same moment and stay; gpushare undo --last {count} takes them back too"
+            )),
+        }
     }
     Ok(Exit::Done)
 }

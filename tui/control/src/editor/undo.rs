@@ -11,7 +11,7 @@
 //! followed them are restored.
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Change, EditError, Set, ShareEdit, clock, snapshot};
+use shm_layout::{Change, EditError, Operator, Set, ShareEdit, clock, snapshot};
 
 use super::{Applied, EditFailure, EditRequest, Editor};
 use crate::audit::{Entry, History, Outcome, Place, unreadable};
@@ -34,6 +34,18 @@ impl Editor {
         Ok(settings
             .take_while(|entry| entry.record.has_run_out(now_ns))
             .collect())
+    }
+
+    /// Returns the edits of processes that have ended since, among those after the newest edit that can be undone, newest first.
+    pub fn ended(&self) -> Result<Vec<Entry>, EditFailure> {
+        let newest = self.undoable()?.first().map_or(0, |entry| entry.number);
+        let history = self.history()?;
+        let operator = self.operator()?;
+        let entries = history.entries.iter().rev();
+        let later = entries.take_while(|entry| entry.number > newest);
+        let ended =
+            later.filter(|entry| can_be_undone(&history, entry) && has_gone(operator, entry));
+        Ok(ended.cloned().collect())
     }
 
     /// Returns sentences about the edits that are skipped because the log does not contain the values that they replaced:
@@ -69,15 +81,9 @@ impl Editor {
     fn settings_edits(&self) -> Result<Vec<Entry>, EditFailure> {
         let history = self.history()?;
         let operator = self.operator()?;
-        let has_gone = |entry: &Entry| {
-            restore(entry, clock::now()).is_some_and(|change| {
-                matches!(operator.check(&change), Err(EditError::NoSuchTarget))
-            })
-        };
-        let open =
-            history.entries.iter().rev().filter(|entry| {
-                can_be_undone(&history, entry) && !is_trace(entry) && !has_gone(entry)
-            });
+        let open = history.entries.iter().rev().filter(|entry| {
+            can_be_undone(&history, entry) && !is_trace(entry) && !has_gone(operator, entry)
+        });
         Ok(open.cloned().collect())
     }
 
@@ -242,13 +248,20 @@ fn restore(entry: &Entry, now_ns: u64) -> Option<Change> {
     Some(change)
 }
 
+/// Returns true if the edit is of a process that has ended.
+fn has_gone(operator: &Operator, entry: &Entry) -> bool {
+    restore(entry, clock::now())
+        .is_some_and(|change| matches!(operator.check(&change), Err(EditError::NoSuchTarget)))
+}
+
 fn is_trace(entry: &Entry) -> bool {
     matches!(entry.record.change, Some(Change::Trace { .. }))
 }
 
-/// Returns true if the log has the values that the edit replaced, and it is not undone.
+/// Returns true if the log has the values that the edit replaced, it changed one, and it is not undone.
 fn can_be_undone(history: &History, entry: &Entry) -> bool {
-    entry.record.restore.is_some() && is_open(history, entry)
+    let record = &entry.record;
+    record.restore.is_some() && record.restore != record.change && is_open(history, entry)
 }
 
 /// Returns true if the edit was applied, is neither an undo nor a trial, and was not undone.
