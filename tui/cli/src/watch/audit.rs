@@ -120,10 +120,15 @@ fn difference(old: &str, new: &str) -> String {
         .split(' ')
         .next()
         .filter(|word| old.starts_with(word) && !word.contains('='));
-    match (was.is_empty() || is.is_empty(), subject) {
-        (true, _) => format!("{old} -> {new}"),
-        (false, Some(subject)) => format!("{subject} {was} -> {is}"),
-        (false, None) => format!("{was} -> {is}"),
+    let values = match (was.is_empty(), is.is_empty()) {
+        (true, true) => return format!("{old} -> {new}"),
+        (true, false) => format!("{is} added"),
+        (false, true) => format!("{was} removed"),
+        (false, false) => format!("{was} -> {is}"),
+    };
+    match subject {
+        Some(subject) => format!("{subject} {values}"),
+        None => values,
     }
 }
 
@@ -172,9 +177,11 @@ mod tests {
             "weight=100 -> weight=200"
         );
         let more = ("policy off order=fair", "policy off order=fair grace=1s");
+        assert_eq!(super::difference(more.0, more.1), "policy grace=1s added");
+        assert_eq!(super::difference(more.1, more.0), "policy grace=1s removed");
         assert_eq!(
-            super::difference(more.0, more.1),
-            format!("{} -> {}", more.0, more.1)
+            super::difference("quota 1GiB", "quota 1GiB"),
+            "quota 1GiB -> quota 1GiB"
         );
         assert_eq!(
             super::difference("no group", "memory=4GiB"),
