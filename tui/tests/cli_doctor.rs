@@ -145,3 +145,17 @@ fn a_dead_broker_of_the_machine_is_no_failure_to_who_has_a_directory_of_their_ow
     let depends = examined(command.env_remove("GPUSHARE_DIR"));
     assert_eq!(depends["level"], "fail", "{depends}");
 }
+
+#[test]
+fn the_room_is_that_of_the_directory_that_the_first_program_makes() {
+    let world = World::new();
+    let room = |dir: &Path| {
+        let mut command = world.command(&["doctor", "--json"]);
+        finding(&command.env("GPUSHARE_DIR", dir).said(), "room")
+    };
+    let above = world.dir().parent().expect("it is in a directory");
+    let found = room(&world.dir().join("to-be-made"))["found"].to_string();
+    assert!(found.contains(&above.display().to_string()), "{found}");
+    let nowhere = room(Path::new("/nonexistent/gpushare"));
+    assert_eq!(nowhere["level"], "fail", "{nowhere}");
+}

@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Words {
             Some(word) => {
                 let known = share::words::<ShareEdit>().collect::<Vec<_>>().join(", ");
                 Err(D::Error::custom(format!(
-                    "unknown key `{word}`; the settings are {MEMORY}, {known}"
+                    "unknown key `{word}`; the settings are {MEMORY}, {known}; a rule also has name, user, group, executable, container, label, all"
                 )))
             }
         }

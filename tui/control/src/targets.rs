@@ -9,6 +9,7 @@ use std::str::FromStr;
 use shm_layout::{Change, SlotId, Uuid};
 
 use super::change::{EditRequest, Place};
+use gpushare_base::host::procfs;
 use gpushare_base::text::exit::Failure;
 use gpushare_base::text::plain::plain;
 use gpushare_base::text::users::Users;
@@ -147,6 +148,9 @@ impl Target {
                     "process {pid} uses the GPU without gpushare; start it with gpushare run to edit it"
                 )
             }
+            Self::Pid(pid) if has_ended(*pid) => format!(
+                "process {pid} has ended (its parent has not waited for it yet); gpushare ps lists the processes"
+            ),
             Self::Pid(pid) if std::path::Path::new(&format!("/proc/{pid}")).exists() => format!(
                 "process {pid} has not used a GPU under gpushare; start it with gpushare run; gpushare ps lists the processes"
             ),
@@ -172,6 +176,13 @@ impl Target {
         };
         Failure::no_such_target(format!("{why}{hint}"))
     }
+}
+
+/// Returns true for a process that has ended and is not reaped.
+fn has_ended(pid: u32) -> bool {
+    let stat = procfs::text(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = procfs::stat_fields(&stat).and_then(|mut fields| fields.next());
+    matches!(state, Some("Z" | "X"))
 }
 
 /// Keeps a user's own processes of those with a name that several users' processes have. Refuses the name to root, and to a user who

@@ -111,11 +111,14 @@ fn kernel_log() -> Finding {
 }
 
 fn room(patient: &Patient) -> Option<Finding> {
-    let place = match &patient.dir {
-        Ok(dir) if dir.path.exists() => dir.path.clone(),
-        _ => Path::new("/dev/shm").to_owned(),
+    let dir = patient.dir.as_ref().ok().map(|dir| dir.path.as_path());
+    let place = dir.unwrap_or(Path::new("/dev/shm"));
+    // The first program makes the directory, and none above it.
+    let place = match place.parent() {
+        Some(parent) if !place.exists() => parent,
+        _ => place,
     };
-    let stat = match rustix::fs::statvfs(&place) {
+    let stat = match rustix::fs::statvfs(place) {
         Ok(stat) => stat,
         Err(error) => {
             return Some(Finding::fail(
