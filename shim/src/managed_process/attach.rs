@@ -245,8 +245,10 @@ fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
     })
 }
 
-/// Opens the segments, and claims a slot in them.
+/// Opens the segments, and claims a slot in them. Forks of other threads wait: a child would inherit the descriptor that holds
+/// the slot's lock, and the slot would stay taken after the end of this process.
 fn claim_slot(environment: &Environment) -> Option<Registration> {
+    let _visit = elf::at_fork::Visit::begin();
     let of_script;
     let label = match environment.label.as_str() {
         "" => {

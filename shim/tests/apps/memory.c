@@ -4,12 +4,16 @@
  * It uses no header of the driver, so it compiles anywhere; every function is found by dlsym. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,6 +149,15 @@ static int run(int argc, char **argv, char *more) {
     (void)argc;
     if (IS("linger")) return linger_us = NUM(1) * 1000, atexit(linger); /* before init: it runs after the library has detached */
     if (IS("name")) return prctl(PR_SET_NAME, argv[1]); /* of this thread, and of those that it starts */
+    if (IS("chdir")) return chdir(argv[1]) ? 9997 : 0;
+    if (IS("forbid-listing")) { /* this thread, and those that it starts, may list no directory */
+        struct sock_filter filter[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getdents64, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+        struct sock_fprog program = {4, filter};
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 9997;
+        return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) ? 9997 : 0;
+    }
     if (IS("init")) return CALL(cuInit, 0);
     if (IS("device")) {
         void *context;

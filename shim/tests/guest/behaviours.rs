@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use gpushare_testbed::{Need, Watched, cc, needs};
+use gpushare_testbed::{Need, Watched, cc, eventually, needs};
+use rustix::process::Signal;
+use shm_layout::{Segments, clock, reap};
 
-use super::stage::Stage;
+use super::stage::{PATIENCE, Stage};
 
 /// Runs a program and returns its output and its stderr.
 pub fn says(stage: &Stage, source: &str, words: &[&str]) -> (String, String) {
@@ -103,6 +105,20 @@ fn it_may_fork_without_exec_while_its_threads_launch() {
     let mut command = stage.started_by("python3", "timeslice=5ms");
     let said = told("forking.py", Watched::spawn(command.arg(script)));
     assert_eq!(said, ("answers 0".to_owned(), String::new()));
+}
+
+#[test]
+fn a_child_that_another_thread_forks_during_the_start_does_not_keep_the_slot() {
+    let stage = Stage::new();
+    let mut program = Watched::spawn(&mut stage.program("forks_at_start.c", ""));
+    assert_eq!(program.line(), "answers 0 forked");
+    assert_eq!(stage.snapshot().processes.len(), 1);
+    program.signal(Signal::KILL);
+    eventually("its slot is free while its child lives", PATIENCE, || {
+        let segments = Segments::open_workload(&stage.segments()).expect("our own segments");
+        reap(&segments, clock::now());
+        stage.snapshot().processes.is_empty()
+    });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Processes that share a quota.
 
-use std::time::Duration;
+use std::{ffi::OsStr, time::Duration};
 
 use gpushare_testbed::{Testbed, Watched, eventually};
 use rustix::process::Signal;
@@ -81,6 +81,30 @@ fn the_bytes_of_a_killed_member_are_the_groups_again() {
     let member = [("GPUSHARE_GROUP", "training")];
     let mut doomed = Client::start(&bed, &member);
     let mut heir = Client::start(&bed, &member);
+    doomed.ok(&format!("alloc a {}", 4 * MIB));
+    heir.denied("alloc b 1");
+    doomed.watched.signal(Signal::KILL);
+    eventually(
+        "the killed member's bytes are back",
+        Duration::from_secs(60),
+        || heir.code(&format!("alloc b {}", 4 * MIB)) == 0,
+    );
+}
+
+#[test]
+fn a_member_that_has_left_its_working_directory_gives_the_bytes_of_a_killed_one_back() {
+    let bed = Testbed::new();
+    set_group(&bed, "training", QuotaValue::Bytes(4 * MIB));
+    let group = ("GPUSHARE_GROUP", "training");
+    let mut doomed = Client::start(&bed, &[group]);
+    let name = bed.dir().file_name().and_then(OsStr::to_str);
+    let relative = ("GPUSHARE_DIR", name.expect("a plain name"));
+    let mut heir = Client::start_bare(&bed, &[group, relative]);
+    let around = bed.dir().parent().expect("it is in a directory");
+    heir.ok(&format!("chdir {}", around.display()));
+    heir.ok("init");
+    heir.ok("device 0");
+    heir.ok("chdir /");
     doomed.ok(&format!("alloc a {}", 4 * MIB));
     heir.denied("alloc b 1");
     doomed.watched.signal(Signal::KILL);

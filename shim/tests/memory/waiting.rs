@@ -153,6 +153,30 @@ fn threads_that_all_wait_for_their_quota_or_for_each_other_are_refused() {
 }
 
 #[test]
+fn where_no_thread_can_be_listed_a_program_that_alone_could_free_is_refused_after_two_seconds() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4MiB"), WAIT]);
+    client.ok(&format!("alloc a {}", 3 * MIB));
+    client.ok("forbid-listing");
+    let began = Instant::now();
+    client.denied(&format!("alloc b {}", 2 * MIB));
+    let waited = began.elapsed();
+    assert!(waited >= HOPELESS && waited < 5 * HOPELESS, "{waited:?}");
+}
+
+#[test]
+fn where_no_thread_can_be_listed_one_that_may_free_is_waited_for_ten_seconds() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4MiB"), WAIT]);
+    client.ok(&format!("alloc a {}", 3 * MIB));
+    client.ok("forbid-listing");
+    keep_hope(&mut client);
+    let began = Instant::now();
+    client.denied(&format!("alloc b {}", 2 * MIB));
+    assert!(began.elapsed() >= 5 * HOPELESS);
+}
+
+#[test]
 fn a_thread_that_waits_for_the_group_behind_one_that_waits_for_the_quota_cannot_free() {
     let bed = Testbed::new();
     set_group(&bed, 9 * MIB);

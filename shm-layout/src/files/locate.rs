@@ -60,7 +60,8 @@ impl SegmentDir {
 
 fn choose() -> PathBuf {
     if let Some(path) = std::env::var_os("GPUSHARE_DIR").filter(|path| !path.is_empty()) {
-        return path.into();
+        // The process may change its working directory later.
+        return std::path::absolute(&path).unwrap_or_else(|_| path.into());
     }
     let system = Path::new(SYSTEM_DIR);
     if access(system.join(SOCKET), Access::WRITE_OK).is_ok() {

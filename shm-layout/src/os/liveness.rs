@@ -9,7 +9,8 @@
 //!   the kernel marks the word within microseconds of the thread's death, whatever the size of the process.
 //!
 //! A child forked by another thread within the microseconds between open and close inherits the locked
-//! description; the slot then counts as alive until that child closes it or ends.
+//! description; the slot then counts as alive until that child closes it or ends. In the shim a fork waits for the
+//! registration, and a reaper unlocks the byte before it closes the descriptor.
 
 #![expect(
     unsafe_code,
@@ -88,6 +89,11 @@ impl Bytes {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Unlocks a byte for all processes that share this descriptor. Closing it does not, if a child has inherited it.
+    pub(crate) fn unlock(&self, byte: usize) {
+        let _ = ofd(&self.file, libc::F_OFD_SETLK, libc::F_UNLCK, byte);
     }
 
     /// Returns true if another process holds the byte.

@@ -248,7 +248,7 @@ fn claim_slot(
         return Err(RegisterError::Io(io::ErrorKind::PermissionDenied.into()));
     }
     for _ in 0..3 {
-        let mut bytes = segments.slot_bytes(true).map_err(RegisterError::Io)?;
+        let bytes = segments.slot_bytes(true).map_err(RegisterError::Io)?;
         for (index, slot) in state.slots.iter().enumerate() {
             if !claim::is_free(&slot.claim) || !bytes.try_lock(index).map_err(RegisterError::Io)? {
                 continue;
@@ -281,7 +281,7 @@ fn claim_slot(
                 });
             }
             // Claimed and freed in between: this descriptor's lock on it must not linger.
-            bytes = segments.slot_bytes(true).map_err(RegisterError::Io)?;
+            bytes.unlock(index);
         }
         drop(bytes);
         if reap(segments, now) == 0 {

@@ -32,19 +32,13 @@ pub fn reap(segments: &Segments, now_ns: u64) -> usize {
     if taken.is_empty() || !segments.may_reap() {
         return 0;
     }
-    let Ok(probe) = segments.slot_bytes(false) else {
+    let Ok(bytes) = segments.slot_bytes(true) else {
         return 0;
     };
     let mut freed = 0;
     for index in taken {
-        if !matches!(probe.is_locked(index), Ok(false)) {
-            continue;
-        }
-        // One descriptor each: closing it is what unlocks the byte.
-        let Ok(bytes) = segments.slot_bytes(true) else {
-            return freed;
-        };
-        if !matches!(bytes.try_lock(index), Ok(true)) {
+        let is_gone = matches!(bytes.is_locked(index), Ok(false));
+        if !is_gone || !matches!(bytes.try_lock(index), Ok(true)) {
             continue;
         }
         crash_point!("reap:locked");
@@ -61,6 +55,7 @@ pub fn reap(segments: &Segments, now_ns: u64) -> usize {
             );
             freed += 1;
         }
+        bytes.unlock(index);
     }
     freed
 }

@@ -11,17 +11,25 @@
 //! | is the shim's, or the driver's and not running | no |
 //!
 //! The kernel reports the state of a thread. A thread whose state is unknown counts as one that could free.
+//!
+//! Where the kernel does not list the threads (no `/proc`, a filter of system calls), only those that have called the driver are
+//! checked, and after ten seconds the allocation is refused in any case.
 
 use crate::sys::{own_thread, tasks};
 use crate::thread::{self, Thread};
 
 /// Shortest time between two checks, in nanoseconds.
 const AGAIN_NS: u64 = 100_000_000;
+/// Time after which no thread counts as one that could free if the kernel does not list them, in nanoseconds. The refusal
+/// follows two seconds later.
+const UNLISTED_NS: u64 = 8_000_000_000;
 
 /// The result of the last check.
 #[derive(Default)]
 pub struct Stuck {
     looked_ns: u64,
+    /// The time since which the kernel has not listed the threads.
+    unlisted_ns: Option<u64>,
     is_stuck: bool,
 }
 
@@ -30,23 +38,32 @@ impl Stuck {
     pub fn poll(&mut self, now_ns: u64) -> bool {
         if now_ns.saturating_sub(self.looked_ns) >= AGAIN_NS {
             self.looked_ns = now_ns;
-            self.is_stuck = no_other_could_free();
+            self.is_stuck = self.no_other_could_free(now_ns);
         }
         self.is_stuck
     }
-}
 
-fn no_other_could_free() -> bool {
-    let me = own_thread::id();
-    let known: Vec<&Thread> = thread::all().filter(|thread| thread.is_in_use()).collect();
-    let mut am_listed = false;
-    let none_could = tasks::all(|tid| {
-        am_listed |= tid == me;
-        let record = known.iter().find(|thread| thread.tid() == tid);
-        tid == me || !could_free(tid, record.copied())
-    });
-    // If the calling thread is not listed, the numbers belong to another namespace.
-    none_could == Some(true) && am_listed
+    fn no_other_could_free(&mut self, now_ns: u64) -> bool {
+        let me = own_thread::id();
+        let known: Vec<&Thread> = thread::all().filter(|thread| thread.is_in_use()).collect();
+        let (mut am_listed, mut one_could) = (false, false);
+        let listed = tasks::all(|tid| {
+            am_listed |= tid == me;
+            if !one_could && tid != me {
+                let record = known.iter().find(|thread| thread.tid() == tid);
+                one_could = could_free(tid, record.copied());
+            }
+        });
+        // If the calling thread is not listed, the numbers belong to another namespace.
+        if listed.is_some() && am_listed {
+            self.unlisted_ns = None;
+            return !one_could;
+        }
+        let since = *self.unlisted_ns.get_or_insert(now_ns);
+        let mut others = known.into_iter().filter(|thread| thread.tid() != me);
+        now_ns.saturating_sub(since) >= UNLISTED_NS
+            || !others.any(|thread| could_free(thread.tid(), Some(thread)))
+    }
 }
 
 fn could_free(tid: u32, record: Option<&Thread>) -> bool {

@@ -1,4 +1,4 @@
-//! A fork that waits until no thread visits the loaded objects.
+//! A fork that waits until no thread visits the loaded objects or registers the process.
 //!
 //! glibc (2.36) locks the linker's list for a visit, and does not unlock it in the child of a fork. A child whose
 //! parent forked during a visit of another thread would then wait for ever in its first own one.
@@ -77,7 +77,7 @@ fn wait_while(such: impl Fn(u64) -> bool) -> u64 {
     }
 }
 
-/// A visit of the calling thread.
+/// A visit of the calling thread, or a registration.
 pub struct Visit;
 
 impl Visit {
