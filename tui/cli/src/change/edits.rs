@@ -226,7 +226,7 @@ fn title(target: &str, change: &Change, sample: &Sample) -> String {
 fn result(new: &Change, old: &Change, before: &str, now_ns: u64) -> String {
     match switched(new) {
         Some(word) => timed(&word, new, now_ns),
-        None => compared(timed(&words(new), new, now_ns), old, before),
+        None => compared(timed(&words(new, old), new, now_ns), new, old, before),
     }
 }
 
@@ -248,17 +248,17 @@ pub fn undone(new: &Change, old: &Change, before: &str, restored: &str) -> Strin
     if let Some(word) = switched(new) {
         return word;
     }
-    let told = words(new);
+    let told = words(new, old);
     let told = match told.contains(INHERIT) {
         true => restored.to_owned(),
         false => told,
     };
-    compared(told, old, before)
+    compared(told, new, old, before)
 }
 
-fn compared(told: String, old: &Change, before: &str) -> String {
+fn compared(told: String, new: &Change, old: &Change, before: &str) -> String {
     let was = match old {
-        Change::Policy { .. } => words(old),
+        Change::Policy { .. } => words(old, new),
         _ => before.to_owned(),
     };
     match told == was {
@@ -308,13 +308,17 @@ fn switch(set: &Set<bool>, on: &str, off: &str) -> Option<String> {
     })
 }
 
-fn words(change: &Change) -> String {
+/// Returns the words for an edit beside another one, which it replaces or which replaces it.
+fn words(change: &Change, other: &Change) -> String {
     match change {
         Change::Policy {
             policy: Some(policy),
             until,
             ..
-        } => format!("{}{}", of_policy(policy), until.map_or("", |_| A_WHILE)),
+        } => {
+            let policy = of_policy(policy, other);
+            format!("{policy}{}", until.map_or("", |_| A_WHILE))
+        }
         Change::Policy {
             policy: None,
             device: None,
@@ -325,10 +329,17 @@ fn words(change: &Change) -> String {
     }
 }
 
-/// Returns a policy with the order in words where there is one, and the other fields that differ from their defaults.
-fn of_policy(policy: &LockPolicy) -> String {
+/// Returns a policy with the order in words, and the other fields that differ from their defaults. Of one without turns only the
+/// kind, if the other has turns: then the fields are not what the edit is about.
+fn of_policy(policy: &LockPolicy, other: &Change) -> String {
     let kind = policy.kind.to_string();
-    let order = policy.kind.is_gated().then(|| policy.order.in_words());
+    let has_turns = policy.kind.is_gated();
+    let other_has_turns =
+        matches!(other, Change::Policy { policy: Some(other), .. } if other.kind.is_gated());
+    if !has_turns && other_has_turns {
+        return kind;
+    }
+    let order = has_turns.then(|| policy.order.in_words());
     let settings = settings(policy);
     let others = settings.iter().map(String::as_str);
     let parts = std::iter::once(kind.as_str())
@@ -402,7 +413,12 @@ mod tests {
             (
                 policy("off stay=5s evict-idle=2s"),
                 policy("off stay=5s"),
-                "off, stay=5s, evict-idle=2s (was: off, stay=5s)",
+                "off, evict-idle=2s, stay=5s (was: off, stay=5s)",
+            ),
+            (
+                policy("off grace=1s"),
+                policy("timeslice=5ms grace=1s"),
+                "off (was: timeslice=5ms, shares by weight, grace=1s)",
             ),
             (
                 policy("timeslice=5ms grace=1s"),
