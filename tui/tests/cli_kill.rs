@@ -47,6 +47,21 @@ fn the_named_process_ends_and_no_other_and_the_log_says_why() {
 }
 
 #[test]
+fn a_stopped_process_gets_the_signal_and_the_command_that_continues_it_is_given() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let wanted = start(&bed, "stopped");
+    wanted.stop();
+    let said = gpushare(&bed, &["kill", "name:stopped"]).done();
+    assert!(said.out.contains("SIGTERM was sent to"), "{said:?}");
+    let pid = wanted.pid().to_string();
+    let command = format!("only once it continues: gpushare kill {pid} --signal CONT");
+    assert!(said.err.contains(&command), "{said:?}");
+    let said = gpushare(&bed, &["kill", &pid, "--signal", "CONT"]).done();
+    assert!(!said.err.contains("is stopped"), "{said:?}");
+    eventually("it has ended", Duration::from_secs(60), || wanted.ended());
+}
+
+#[test]
 fn a_signal_or_target_that_is_none_is_refused() {
     let world = World::new();
     let _train = world.actor("train");

@@ -356,7 +356,7 @@ impl Data {
         Some(&self.past(gpu)?.history)
     }
 
-    /// Returns how a device spent its span; `None` if NVML reports no utilisation.
+    /// Returns how a device spent its span; `None` if NVML reports no utilisation, or none of the span yet.
     pub fn efficiency(&self, gpu: usize) -> Option<Efficiency> {
         let span = self.span(gpu);
         let points = usize::try_from(span.ns / POINT_NS).unwrap_or(0);

@@ -61,7 +61,7 @@ object! {
 
 object! {
     Time(shares: Option<Efficiency>) {
-        busy_held_percent: Option<f64> = shares.map(|s| percent(s.used)), "Share in which a kernel ran and the lock was held. These are null in a first look and without NVML.";
+        busy_held_percent: Option<f64> = shares.map(|s| percent(s.used)), "Share in which a kernel ran and the lock was held. These are null in the first seconds and without NVML.";
         held_idle_percent: Option<f64> = shares.map(|s| percent(s.wasted)), "Share in which the lock was held and nothing ran.";
         busy_beside_percent: Option<f64> = shares.map(|s| percent(s.beside)), "Share in which a kernel ran without the lock.";
         free_percent: Option<f64> = shares.map(|s| percent(s.idle)), "Share in which neither was so.";

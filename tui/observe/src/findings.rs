@@ -349,6 +349,12 @@ impl<'a> Found<'a> {
     }
 }
 
+/// Returns the remedy for a stopped process.
+fn continues(process: &ProcessSample) -> String {
+    let pid = process.shown_pid();
+    format!("gpushare kill {pid} --signal CONT resumes it")
+}
+
 /// Lists the managed processes of a device that a condition holds for.
 fn listed(data: &Data, gpu: usize, holds: impl Fn(&ProcessSample) -> bool) -> Listed {
     let processes = data.there(gpu).map(|(process, _)| process);

@@ -134,6 +134,34 @@ fn every_rule_finds_what_it_looks_for() {
 }
 
 #[test]
+fn a_stopped_process_that_lost_the_lock_by_force_gets_no_longer_grace_but_the_command_that_continues_it()
+ {
+    let mut state = State::default();
+    for mut sample in story() {
+        for event in &mut sample.events {
+            if matches!(event.what, What::Release { .. }) {
+                event.what = What::Forced { held_ns: 1 };
+            }
+        }
+        sample.processes[1].state = ProcessState::Stopped;
+        state.update(sample);
+    }
+    let told = |name: &str| {
+        let mut alerts = state.data().alerts.iter();
+        let alert = alerts.find(|a| a.kind.id == "forced" && a.sentence().contains(name));
+        let alert = alert.expect("an alert");
+        (alert.sentence(), alert.remedy.clone().expect("a remedy"))
+    };
+    let (sentence, remedy) = told("vllm-worker");
+    assert!(sentence.contains("is stopped by a signal"), "{sentence}");
+    assert_eq!(remedy.text, "gpushare kill 41849 --signal CONT resumes it");
+    assert!(remedy.edits.is_empty(), "{remedy:?}");
+    let (sentence, remedy) = told("train-7b");
+    assert!(sentence.contains("did not yield GPU0"), "{sentence}");
+    assert!(remedy.text.contains("grace="), "{remedy:?}");
+}
+
+#[test]
 fn an_error_of_a_mig_instances_process_is_shown_on_that_instance_alone() {
     let shown_on = |name: &str| -> Vec<Option<usize>> {
         let mut state = State::default();

@@ -6,6 +6,7 @@ use shm_layout::SegmentDir;
 use shm_layout::text::{self, PathText as _};
 
 use crate::{Done, note, segments};
+use gpushare_base::host::pids;
 use gpushare_base::host::signal::{NotSent, SIGNALS, Signalled, started};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
@@ -81,7 +82,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         let sent = signalled.send();
         record(&dir, &signalled, args, sent.as_ref().err());
         match sent {
-            Ok(sentence) => writeln!(out, "{sentence}")?,
+            Ok(sentence) => {
+                writeln!(out, "{sentence}")?;
+                note_stopped(&signalled);
+            }
             Err(refused) => {
                 failed = Some(match refused {
                     NotSent::Gone(_) => Exit::NoSuchTarget,
@@ -93,6 +97,18 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         }
     }
     Ok(failed.unwrap_or(Exit::Done))
+}
+
+/// Reports that a stopped process handles the signal only after it continues; the kernel keeps the signal until then.
+fn note_stopped(signalled: &Signalled) {
+    let Signalled {
+        pid, word, title, ..
+    } = signalled;
+    if matches!(*word, "TERM" | "INT" | "USR1") && pids::is_stopped(*pid) {
+        note(&format!(
+            "{title} is stopped and handles SIG{word} only once it continues: gpushare kill {pid} --signal CONT"
+        ));
+    }
 }
 
 /// Returns the pid of a chosen process on this machine, and its start time in clock ticks.

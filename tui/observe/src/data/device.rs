@@ -10,6 +10,8 @@ use super::history::Moment;
 use super::timeline::{POINT_NS, Timeline};
 
 const UTIL_KEPT: usize = 1200;
+/// Time for which NVML's first value may be repeated, which is from before it was watched.
+const FIRST_NS: u64 = 2_000_000_000;
 
 /// The state derived from all samples of one device.
 #[derive(Clone, Debug, Default)]
@@ -60,12 +62,17 @@ impl DevicePast {
     /// Adds a point to the history, with the mean utilisation in it.
     pub(super) fn add_moment(&mut self, moment: Moment, now_ns: u64) {
         let since = now_ns.saturating_sub(POINT_NS);
+        let first = self.util.front();
         let utils = self.util.iter().rev().take_while(|(time, _)| *time > since);
         let (sum, count) = utils.fold((0.0, 0.0), |(sum, count), (_, percent)| {
             (sum + f32::from(*percent) / 100.0, count + 1.0)
         });
-        let busy = (count > 0.0).then(|| sum / count);
-        self.history.put(Moment { busy, ..moment }, now_ns);
+        let moment = Moment {
+            busy: (count > 0.0).then(|| sum / count),
+            is_measured: first.is_some_and(|(time, _)| time.saturating_add(FIRST_NS) <= since),
+            ..moment
+        };
+        self.history.put(moment, now_ns);
     }
 
     /// Returns the number of violations since the dashboard started, and the time of the last one.
@@ -88,5 +95,34 @@ impl DevicePast {
         let mut recent = newest_first.take_while(|(time, _)| *time >= since_ns);
         let first = self.util.front();
         first.is_some_and(|(time, _)| *time <= since_ns) && recent.all(|(_, percent)| *percent <= 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::Efficiency;
+    use super::*;
+
+    #[test]
+    fn how_the_time_is_used_is_unknown_while_the_value_of_nvml_may_be_from_before_the_first_look() {
+        let mut past = DevicePast::default();
+        for tenths in 1000..1100_u64 {
+            let now_ns = tenths * 100_000_000;
+            let mut device = DeviceSample::default();
+            // A job holds the lock and fills the device from the first look on. NVML is read every two seconds.
+            device.nvml.util_percent = Some(if tenths < 1020 { 4 } else { 97 });
+            past.update(&device, now_ns);
+            let moment = Moment {
+                held: 1.0,
+                ..Moment::default()
+            };
+            if past.history.is_due(now_ns) {
+                past.add_moment(moment, now_ns);
+            }
+            let told = Efficiency::of(past.history.last(10));
+            assert_eq!(told.is_some(), tenths >= 1040, "{tenths}");
+            assert!(told.is_none_or(|told| told.used > 0.9), "{told:?}");
+        }
+        assert_eq!(past.history.last(10).next().unwrap().busy, Some(0.04));
     }
 }

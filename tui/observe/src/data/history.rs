@@ -6,6 +6,8 @@
 pub struct Moment {
     /// Share of the time in which a kernel ran, as NVML reports it; `None` if NVML does not.
     pub busy: Option<f32>,
+    /// Set if `busy` is of this time alone, and not from before NVML was watched.
+    pub is_measured: bool,
     /// Share of the time in which the lock was held.
     pub held: f32,
     /// Share of the memory in use.
@@ -28,7 +30,7 @@ pub struct Efficiency {
 }
 
 impl Efficiency {
-    /// Computes the efficiency over these points of time; `None` if NVML reports no utilisation.
+    /// Computes the efficiency over these points of time; `None` if the utilisation was measured in none of them.
     ///
     /// NVML and the lock observe the same moments. Within one point as much of the work as fits is counted as work
     /// under the lock.
@@ -36,7 +38,9 @@ impl Efficiency {
         let mut sum = Self::default();
         let mut count = 0.0;
         for moment in moments {
-            let Some(busy) = moment.busy else { continue };
+            let Some(busy) = moment.busy.filter(|_| moment.is_measured) else {
+                continue;
+            };
             let used = busy.min(moment.held);
             sum.used += used;
             sum.wasted += moment.held - used;
@@ -60,6 +64,7 @@ mod tests {
     fn of(moments: &[(Option<f32>, f32)]) -> Option<Efficiency> {
         let moments = moments.iter().map(|(busy, held)| Moment {
             busy: *busy,
+            is_measured: true,
             held: *held,
             ..Moment::default()
         });

@@ -50,7 +50,8 @@ impl Showing {
         }
     }
 
-    fn includes(self, event: &EventLine) -> bool {
+    /// Reports whether an event is shown.
+    pub fn includes(self, event: &EventLine) -> bool {
         match self {
             Showing::Notable => is_notable(event),
             Showing::All => true,

@@ -1,6 +1,6 @@
 //! Findings about locks: held for too long, never granted, or changed from outside.
 
-use super::{Found, NEWS_NS, listed, rivals, some};
+use super::{Found, NEWS_NS, continues, listed, rivals, some};
 use crate::data::Data;
 use crate::finding::{Edit, Finding, Listed};
 use gpushare_base::text::units::{format_duration, short_time};
@@ -202,14 +202,22 @@ pub(super) fn forced(found: &mut Found<'_>) {
     let data = found.data;
     let recent = data.log.forced(data.sample.time_ns.saturating_sub(NEWS_NS));
     found.each(|found, process, holding| {
-        if let Some(count) = recent.get(&(Who::of(process), holding.gpu)) {
+        let Some(count) = recent.get(&(Who::of(process), holding.gpu)) else {
+            return;
+        };
+        let (gpu, times) = (holding.gpu, some(*count, "time"));
+        // A longer grace would let a stopped process block the others for longer.
+        if process.state == ProcessState::Stopped {
             let what = format!(
-                "did not yield GPU{} and lost its lock by force {} in 30 s",
-                holding.gpu,
-                some(*count, "time")
+                "is stopped by a signal or a debugger and lost the lock of GPU{gpu} by force {times} in 30 s"
             );
-            more_grace(found.about(process, holding, what), data, process, holding);
+            found
+                .about(process, holding, what)
+                .advise(continues(process));
+            return;
         }
+        let what = format!("did not yield GPU{gpu} and lost its lock by force {times} in 30 s");
+        more_grace(found.about(process, holding, what), data, process, holding);
     });
 }
 

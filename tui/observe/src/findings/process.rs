@@ -1,6 +1,6 @@
 //! Findings about processes that are stuck, unmanaged, misconfigured or late to apply an edit, and about lost events.
 
-use super::{Found, NEWS_NS, some};
+use super::{Found, NEWS_NS, continues, some};
 use crate::finding::Edit;
 use gpushare_base::text::units::{short_count, short_size, short_time};
 use gpushare_base::text::{eviction, refused};
@@ -22,10 +22,7 @@ pub(super) fn stuck(found: &mut Found<'_>) {
         found
             .of(process, format!("{what} {}", short_time(silent)))
             .since(process.heartbeat_ns)
-            .advise(format!(
-                "{condition}kill -CONT {} resumes it",
-                process.shown_pid()
-            ));
+            .advise(condition.to_owned() + &continues(process));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use shm_layout::{Order, Set};
 
-use super::{Found, NEWS_NS, listed, lock, memory, rivals, some};
+use super::{Found, NEWS_NS, continues, listed, lock, memory, rivals, some};
 use crate::data::Data;
 use crate::finding::{Edit, Finding};
 use gpushare_base::text::policy::in_words;
@@ -25,7 +25,7 @@ pub(super) fn halted(found: &mut Found<'_>, process: &ProcessSample, _: &Holding
         ProcessState::Stopped => {
             found
                 .of(process, "is stopped by a signal")
-                .advise(format!("kill -CONT {} resumes it", process.shown_pid()));
+                .advise(continues(process));
         }
         ProcessState::Lost => {
             found
