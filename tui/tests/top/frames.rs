@@ -1,10 +1,12 @@
 //! Whole frames of the dashboard at common sizes, and no panic at any other size.
 
 use gpushare_control::audit::{Entry, History, Outcome, Place, Record};
-use gpushare_sample::{Sample, TraceState};
+use gpushare_sample::{EventLine, Sample, TraceState, What};
 use gpushare_top::app::{self, Next};
 use gpushare_top::operator::{News, Task};
-use gpushare_top::state::State;
+use gpushare_top::state::{Grip, State};
+use gpushare_top::view;
+use ratatui::layout::Rect;
 use shm_layout::{Change, SlotId};
 
 use serde_json::Value;
@@ -171,6 +173,35 @@ fn an_empty_machine_says_how_to_start() {
     sample.segment.waiting = Some("there is no segment in /dev/shm/gpushare-0 yet".into());
     state.update(sample);
     insta::assert_snapshot!("empty-80x24", frame(&state, 80, 24, false));
+}
+
+#[test]
+fn the_strip_is_on_the_frame_and_hides_no_text_once_all_processes_have_ended() {
+    let mut state = state();
+    let mut sample = story().last().unwrap();
+    sample.time_ns += 1;
+    sample.events = vec![EventLine {
+        seq: u64::MAX,
+        time_ns: sample.time_ns,
+        what: What::Exit { reaped: false },
+        ..EventLine::default()
+    }];
+    sample.processes.clear();
+    state.update(sample);
+    for (width, height) in [(80, 24), (100, 30), (120, 40)] {
+        let lines = crate::hands::lines(&state, (width, height), false);
+        let strip = lines.iter().position(|line| line.contains(" -1h "));
+        let strip = strip.expect("a strip");
+        assert!(lines[strip].starts_with('└'), "{lines:#?}");
+        let text = lines.concat();
+        assert!(text.contains("All processes have ended"), "{lines:#?}");
+        assert!(text.contains("This screen updates when"), "{lines:#?}");
+        let area = Rect::new(0, 0, width, height);
+        let y = u16::try_from(strip).unwrap();
+        let held = view::grip(area, &state, width / 2, y);
+        assert_eq!(held, Some(Grip::Strip));
+        assert_eq!(view::grip(area, &state, width / 2, y - 1), None);
+    }
 }
 
 #[test]

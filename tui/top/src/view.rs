@@ -198,9 +198,8 @@ fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         history::draw(&mut Pen::new(buffer, parts.history, palette), state);
         findings::others(&mut Pen::new(buffer, parts.alerts, palette), state);
     }
-    if is_known && state.data().sample.processes.is_empty() {
-        let rest = parts.lanes.union(parts.table);
-        empty::draw(&mut Pen::new(buffer, rest, palette), state);
+    if empty::is_shown(state) {
+        empty::draw(&mut Pen::new(buffer, parts.lanes, palette), state);
     } else {
         let lanes = Pen::new(buffer, parts.lanes, palette);
         lanes::draw(&mut lanes.opened(parts.open), state, look);

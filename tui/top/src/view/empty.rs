@@ -4,10 +4,32 @@ use super::pen::Pen;
 use crate::keys::Action;
 use crate::palette::Role;
 use crate::state::State;
+use gpushare_observe::data::log::Showing;
+use gpushare_sample::What;
+
+/// Number of lines of the pane.
+pub(super) const HEIGHT: u16 = 13;
+
+/// Reports whether this screen is shown: no process uses a GPU at the shown moment.
+pub(super) fn is_shown(state: &State) -> bool {
+    state.has_details() && state.data().sample.processes.is_empty()
+}
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
-    let sample = &state.data().sample;
-    let mut inside = pen.pane("No process yet", "");
+    let data = state.data();
+    let sample = &data.sample;
+    let mut events = data.log.newest(Showing::Notable, None);
+    let (title, text) = match events.any(|event| matches!(event.what, What::Exit { .. })) {
+        true => (
+            "All processes have ended",
+            "No process uses a GPU through gpushare now. Start one, unchanged:",
+        ),
+        false => (
+            "No process yet",
+            "No process uses a GPU through gpushare yet. Start one, unchanged:",
+        ),
+    };
+    let mut inside = pen.pane(title, "");
     let waiting = sample
         .segment
         .waiting
@@ -16,10 +38,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let quit = state.choices.keymap.key_of(Action::Quit);
     let updates = format!("This screen updates when a process starts. {quit} quits.");
     let lines = [
-        (
-            "No process uses a GPU through gpushare yet. Start one, unchanged:",
-            Role::Title,
-        ),
+        (text, Role::Title),
         ("", Role::Text),
         ("    gpushare run -- python train.py", Role::Key),
         (

@@ -2,16 +2,15 @@
 
 use ratatui::layout::{Position, Rect};
 
-use super::{device, lanes, layout, pen, strip, table};
+use super::{device, empty, lanes, layout, pen, strip, table};
 use crate::state::{Grip, Hit, Pulled, Screen, State};
 
 fn parts(area: Rect, state: &State) -> Option<layout::Parts> {
-    let shown = state.choices.screen == Screen::Main && !state.data().sample.processes.is_empty();
-    shown.then(|| layout::main(area, state))
+    (state.choices.screen == Screen::Main).then(|| layout::main(area, state))
 }
 
 pub(super) fn at(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
-    let parts = parts(area, state)?;
+    let parts = parts(area, state).filter(|_| !empty::is_shown(state))?;
     let here = |part: Rect| {
         part.contains(Position::new(x, y))
             .then(|| (x - part.x, y - part.y))
@@ -33,12 +32,15 @@ pub(super) fn at(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
 
 pub(super) fn grip(area: Rect, state: &State, x: u16, y: u16) -> Option<Grip> {
     let parts = parts(area, state)?;
+    if strip::shows_time(parts.strip(), state, x, y) {
+        return Some(Grip::Strip);
+    }
+    if empty::is_shown(state) {
+        return None;
+    }
     if parts.device.contains(Position::new(x, y)) {
         let who = device::tick(&parts, state, x, y)?;
         return Some(Grip::Quota(who, state.choices.gpu));
-    }
-    if strip::shows_time(parts.strip(), state, x, y) {
-        return Some(Grip::Strip);
     }
     let lanes = pen::inside(parts.lanes, parts.open);
     let there = lanes.contains(Position::new(x, y)) && lanes::shows_time(lanes, state, x);

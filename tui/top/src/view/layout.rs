@@ -23,7 +23,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Returns the line of the strip: the lower line of the frame of the lanes, without the corners.
+    /// Returns the line of the strip: the lower line of the frame of the lanes, or of the pane that has their place, without
+    /// the corners.
     pub(super) fn strip(&self) -> Rect {
         let frame = self.lanes;
         let height = u16::from(!self.open && frame.height > 1);
@@ -107,7 +108,11 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         .unwrap_or(u16::MAX)
         .max(1);
     let lanes_wanted = on_gpu.saturating_add(LANES_EXTRA + frame);
-    let table_wanted = super::table::lines(state).max(1).saturating_add(1 + frame);
+    let is_empty = super::empty::is_shown(state);
+    let table_wanted = match is_empty {
+        true => super::empty::HEIGHT.saturating_sub(lanes_wanted),
+        false => super::table::lines(state).max(1).saturating_add(1 + frame),
+    };
     // Processes that do not fit matter more than the oldest events.
     let missing = lanes_wanted
         .saturating_add(table_wanted)
@@ -120,6 +125,11 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     let parts = [lanes, history, events, alerts];
     let [lanes, history, events, alerts] = grow(state, height, on_gpu, others, spare, parts);
     let table = height - header - sentence - device - lanes - history - events - alerts - footer;
+    // Without a process one pane takes the place of both.
+    let (lanes, table) = match is_empty {
+        true => (lanes + table, 0),
+        false => (lanes, table),
+    };
 
     let mut y = area.y;
     let mut part = |height: u16| {
