@@ -101,6 +101,44 @@ fn events_are_lines_with_the_time_the_process_and_the_dashboards_sentence() {
 }
 
 #[test]
+fn turns_of_the_lock_hide_no_edit_unless_all_events_are_wanted() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    world.gpushare(&["policy", "set", "all", "always"]).done();
+    let registration = &train.registration;
+    let publish = |kind, arg0| {
+        registration.segments().state().publish(Event {
+            device: gpu.device(),
+            arg0,
+            ..Event::of(clock::now(), registration.slot(), kind)
+        });
+    };
+    for _ in 0..50 {
+        publish(EventKind::Wait, 0);
+        publish(EventKind::Hold, 1_000_000);
+        publish(EventKind::Release(Reason::Slice), 5_000_000);
+    }
+    publish(EventKind::Hold, 2_000_000_000);
+    let kinds = |words: &[&str]| -> Vec<String> {
+        let said = world.gpushare(&[&["events", "--json"], words].concat());
+        let events = said.done().out;
+        let kind = |line| serde_json::from_str::<Value>(line).expect("an object")["kind"].clone();
+        let kinds = events.lines().map(kind);
+        kinds
+            .map(|kind| kind.as_str().expect("a word").to_owned())
+            .collect()
+    };
+    let notable = kinds(&[]);
+    assert!(notable.contains(&"edit".to_owned()), "{notable:?}");
+    let holds = notable.iter().filter(|kind| *kind == "hold").count();
+    assert_eq!(holds, 1, "only the one after a long wait: {notable:?}");
+    assert!(!notable.contains(&"release".to_owned()), "{notable:?}");
+    let all = kinds(&["--all", "-n", "4"]);
+    assert_eq!(all, ["wait", "hold", "release", "hold"]);
+}
+
+#[test]
 fn without_events_it_says_so_and_nothing_else() {
     let world = World::new();
     let said = world.gpushare(&["events"]).done();
@@ -141,7 +179,7 @@ fn the_line_of_the_dashboards_cursor_says_the_same() {
         palette: Palette::new(Depth::Mono, false, false),
         zone: TimeZone::UTC,
     };
-    let events = world.gpushare(&["events", "--json"]).done();
+    let events = world.gpushare(&["events", "--all", "--json"]).done();
     let events = events
         .out
         .lines()

@@ -46,7 +46,9 @@ fn percentiles_are_those_of_the_events_to_two_digits_and_never_above_the_longest
         lock.acquire(&|| false);
         lock.release(Reason::Count, clock::now() + hold * hold * 12_345);
     }
-    let said = world.gpushare(&["events", "-n", "1000", "--json"]).done();
+    let said = world
+        .gpushare(&["events", "--all", "-n", "1000", "--json"])
+        .done();
     let events = said
         .out
         .lines()

@@ -64,7 +64,7 @@ fn who_waits_for_memory_is_shown_with_who_holds_it_and_told_to_give_up() {
         (&device["memory_waits"], &device["memory_gave_up"]),
         (&2.into(), &1.into())
     );
-    let events = gpushare(&bed, &["events", "-n", "50"]).done().out;
+    let events = gpushare(&bed, &["events", "--all", "-n", "50"]).done().out;
     assert!(
         events.contains("waits for 32M: its group's quota is full"),
         "{events}"

@@ -12,6 +12,7 @@ use gpushare_base::text::calls;
 use gpushare_base::text::events::{self, Said};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::{Plain, plain};
+use gpushare_observe::data::log::Showing;
 use gpushare_observe::source::live::Live;
 use gpushare_sample::keys::{Key, Keys};
 use gpushare_sample::{EventLine, SCHEMA_VERSION, Sample};
@@ -32,6 +33,9 @@ pub struct Args {
     /// Show only the newest N past events
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     last: usize,
+    /// Show every turn of the lock too, not only those after a wait of a second or longer
+    #[arg(short, long)]
+    all: bool,
     /// Write one JSON object for each event, on a line of its own
     #[arg(long)]
     json: bool,
@@ -49,7 +53,7 @@ const EVERY: [(&str, &str); 8] = [
     ),
     (
         "seq",
-        "The event's number; a gap is events that were overwritten before they were read.",
+        "The event's number; a gap is events that are not shown, or that were overwritten before they were read.",
     ),
     ("unix_ms", "When it happened."),
     (
@@ -127,13 +131,19 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let mut live = Live::new(&dir.path, true);
     live.settle(segments::NVML);
     let sample = live.look()?;
-    let before = sample.events.len().saturating_sub(args.last);
-    say_all(&sample, &sample.events[before..], args.json, out)?;
+    let showing = match args.all {
+        true => Showing::All,
+        false => Showing::Notable,
+    };
+    let count = shown(&sample, showing).count();
+    let newest = shown(&sample, showing).skip(count.saturating_sub(args.last));
+    say_all(&sample, newest, args.json, out)?;
     if !args.follow {
-        if sample.events.is_empty() {
+        if count == 0 {
             note(match &sample.segment.waiting {
                 Some(waiting) => waiting,
-                None => "no events yet",
+                None if sample.events.is_empty() => "no events yet",
+                None => "no events but turns of the lock; gpushare events --all shows them",
             });
         }
         return Ok(Exit::Done);
@@ -142,11 +152,23 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         note(waiting);
     }
     let (runtime, ends) = Ends::watch()?;
-    runtime.block_on(follow(&mut live, ends, args.json, out))
+    runtime.block_on(follow(&mut live, ends, showing, args.json, out))
+}
+
+/// Returns the events of a sample that are shown.
+fn shown(sample: &Sample, showing: Showing) -> impl Iterator<Item = &EventLine> {
+    let events = sample.events.iter();
+    events.filter(move |event| showing.includes(event))
 }
 
 /// Writes new events until a signal asks for the end, or until the reader closes the pipe.
-async fn follow(live: &mut Live, mut ends: Ends, json: bool, out: &mut dyn Write) -> Done {
+async fn follow(
+    live: &mut Live,
+    mut ends: Ends,
+    showing: Showing,
+    json: bool,
+    out: &mut dyn Write,
+) -> Done {
     loop {
         tokio::select! {
             _ = ends.come() => return Ok(Exit::Done),
@@ -156,7 +178,7 @@ async fn follow(live: &mut Live, mut ends: Ends, json: bool, out: &mut dyn Write
             return Ok(Exit::Done);
         }
         let sample = live.look()?;
-        say_all(&sample, &sample.events, json, out)?;
+        say_all(&sample, shown(&sample, showing), json, out)?;
     }
 }
 
@@ -172,9 +194,9 @@ fn is_reader_gone() -> bool {
 }
 
 /// Writes events, whole lines at a time.
-fn say_all(
+fn say_all<'e>(
     sample: &Sample,
-    events: &[EventLine],
+    events: impl Iterator<Item = &'e EventLine>,
     json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
