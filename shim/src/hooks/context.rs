@@ -240,6 +240,7 @@ pub fn green_created(
     real: Real<'_, impl FnOnce() -> CUresult>,
     green: Out<CUgreenCtx>,
 ) -> CUresult {
+    attach::goes_on()?;
     real.call()?;
     if let (Some(process), Some(green)) = (managed_process::current(), green.get())
         && let Some(ctx) = driver_query::context::of_green(green)

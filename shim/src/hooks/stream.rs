@@ -57,7 +57,7 @@ pub fn event_destroy(real: Real<'_, impl FnOnce() -> CUresult>, event: CUevent) 
 
 /// Forwards `cuStreamDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
-    forget(stream as usize);
+    forget(stream as usize, true);
     if let Some(process) = managed_process::current() {
         process.memory.handles.remove(stream as usize);
         let graphs = process.memory.captures.forget(stream as usize);
@@ -98,7 +98,7 @@ fn begin(
         eviction::forget_marks(process);
         (process, begun)
     });
-    forget(key);
+    forget(key, false);
     let answer = real.call();
     let Some((process, begun)) = begun else {
         return answer;
@@ -146,10 +146,10 @@ fn ended(key: usize) -> Vec<usize> {
 }
 
 /// Stops tracking a stream until the next submission to it. Waits for a drain that queries it now.
-fn forget(key: usize) {
+fn forget(key: usize, is_destroyed: bool) {
     if let Some(process) = managed_process::current() {
         if process.memory.pending_frees.any() {
-            process.memory.pending_frees.seal(key);
+            process.memory.pending_frees.seal(key, is_destroyed);
         }
         turn::forget_streams(process, None, |used| used.stream == key);
     }

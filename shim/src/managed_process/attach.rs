@@ -245,10 +245,8 @@ fn register_process(mut environment: Environment) -> Option<ManagedProcess> {
     })
 }
 
-/// Opens the segments, and claims a slot in them. Forks of other threads wait: a child would inherit the descriptor that holds
-/// the slot's lock, and the slot would stay taken after the end of this process.
+/// Opens the segments, and claims a slot in them.
 fn claim_slot(environment: &Environment) -> Option<Registration> {
-    let _visit = elf::at_fork::Visit::begin();
     let of_script;
     let label = match environment.label.as_str() {
         "" => {
@@ -267,7 +265,12 @@ fn claim_slot(environment: &Environment) -> Option<Registration> {
         }
     };
     let identity = shm_layout::Identity::of_self_in(&segments, label);
-    let registration = match register(&segments, &identity, limits) {
+    // Forks of other threads wait: a child would inherit the descriptor that holds the slot's lock, and the slot would stay taken after
+    // the end of this process. A broker's slots have none.
+    let visit = (!segments.is_brokered()).then(elf::at_fork::Visit::begin);
+    let registered = register(&segments, &identity, limits);
+    drop(visit);
+    let registration = match registered {
         Ok(registration) => registration,
         Err(error) => {
             unmanaged(Cause::SlotsFull, &error, limits.asks());

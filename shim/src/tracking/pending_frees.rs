@@ -256,7 +256,7 @@ impl PendingFrees {
         let (number, event) = self.change(|table| {
             let takes_more = |one: &&mut Batch| {
                 let is_of_it = one.source == source && one.used == used;
-                is_of_it && one.bytes < small && !one.is_under_way()
+                is_of_it && one.bytes < small && one.largest != 0 && !one.is_under_way()
             };
             if let Some(one) = table.batches.iter_mut().find(takes_more) {
                 one.bytes = one.bytes.saturating_add(bytes);
@@ -334,12 +334,17 @@ impl PendingFrees {
 
     /// Marks the end of a stream's frees, because the stream is about to be captured or destroyed. Frees that cannot be
     /// marked are forgotten, as are those that are done: a program may use a new stream for each of its requests.
-    pub fn seal(&self, stream: usize) {
+    pub fn seal(&self, stream: usize, is_destroyed: bool) {
         self.change(|table| {
             context::relaxed(|| {
                 table.remove(|one| {
                     let ends = one.used.stream == stream;
-                    !one.poll(ends) || ends && one.is_unmarked()
+                    let is_over = !one.poll(ends) || ends && one.is_unmarked();
+                    if is_destroyed && ends && !one.is_under_way() {
+                        // The event is all that it needs. The handle may soon be that of another stream.
+                        (one.used.stream, one.largest) = (0, 0);
+                    }
+                    is_over
                 });
             });
         });

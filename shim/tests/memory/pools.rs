@@ -256,18 +256,24 @@ fn frees_in_a_stream_that_was_destroyed_or_is_captured_are_waited_for_too() {
 
 #[test]
 fn frees_of_a_pool_that_was_destroyed_are_waited_for_too() {
-    let bed = Testbed::new();
-    let quota = (64 * MIB).to_string();
-    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &quota)]);
-    client.ok("stream s");
-    client.ok("pool q 0 0");
-    client.ok(&format!("pool-alloc-in a q {} s", 64 * MIB));
-    let began = Instant::now();
-    client.ok(&format!("busy s {}", BUSY.as_millis()));
-    client.ok("free-async-in a s");
-    client.ok("pool-destroy q");
-    client.ok(&format!("alloc b {}", 64 * MIB));
-    assert!(began.elapsed() >= BUSY);
+    for ends in [
+        ["free-async-in a s", "pool-destroy q"],
+        ["pool-destroy q", "free-async-in a s"],
+    ] {
+        let bed = Testbed::new();
+        let quota = (64 * MIB).to_string();
+        let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &quota)]);
+        client.ok("stream s");
+        client.ok("pool q 0 0");
+        client.ok(&format!("pool-alloc-in a q {} s", 64 * MIB));
+        let began = Instant::now();
+        client.ok(&format!("busy s {}", BUSY.as_millis()));
+        ends.iter().for_each(|end| {
+            client.ok(end);
+        });
+        client.ok(&format!("alloc b {}", 64 * MIB));
+        assert!(began.elapsed() >= BUSY, "{ends:?}");
+    }
 }
 
 #[test]

@@ -89,11 +89,11 @@ impl Launch {
             launch.set("LD_PRELOAD", artifacts::PRELOAD.prepend(&library));
         }
         // The program may change its directory before it opens the segments, so a relative path is made absolute.
-        if let Some(dir) = dir.filter(|dir| dir.path.is_relative())
-            && std::env::var_os(variables::DIR).is_some()
+        let given = std::env::var_os(variables::DIR).filter(|given| !given.is_empty());
+        if let Some(dir) = dir
+            && given.is_some_and(|given| Path::new(&given).is_relative())
         {
-            // Links are kept, because the checks were made on this name.
-            launch.set(variables::DIR, std::path::absolute(&dir.path)?);
+            launch.set(variables::DIR, &dir.path);
         }
         if let Some(scenario) = &settings.sim {
             let dir = dir.ok_or_else(|| {

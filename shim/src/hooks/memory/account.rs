@@ -199,24 +199,26 @@ impl Account {
             }
         };
         // Only an allocation from a pool claims memory of it.
-        self.settle_pools(bytes, symbol)?;
+        self.settle_pools(bytes, symbol, || {})?;
         Ok(reservation)
     }
 
     /// Keeps the memory of this process's pools within the limits after `bytes` were reserved: waits for pending frees, and
-    /// trims the pools. An allocation from a pool may use what the pools keep, so they are trimmed after it. Returns the
-    /// memory of a pending free that it may use.
+    /// trims the pools. An allocation from a pool may use what the pools keep, so they are trimmed after it. Calls `before_wait` before
+    /// it waits. Returns the memory of a pending free that the allocation may use.
     #[inline(always)]
     pub(super) fn settle_pools(
         self,
         bytes: u64,
         symbol: Symbol,
+        before_wait: impl FnOnce(),
     ) -> Result<Option<Claim<'static>>, CUerror> {
         let memory = &self.process.memory;
         let mut claim = None;
         if memory.pending_frees.any() && !matches!(self.origin, Origin::Graphs) {
             let (device, thread) = (self.device, self.thread);
-            claim = reclaim::wait_for_frees(self.process, device, thread, bytes, self.source())
+            let (process, source) = (self.process, self.source());
+            claim = reclaim::wait_for_frees(process, device, thread, bytes, source, before_wait)
                 .map_err(|denial| self.deny(&denial, symbol))?;
         }
         if memory.caching.any() && matches!(self.origin, Origin::Device) {

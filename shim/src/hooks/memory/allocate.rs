@@ -154,10 +154,10 @@ fn with_headroom(account: Account, mut room: Room, symbol: Symbol) -> Result<Roo
             rests.store(now.saturating_add(HEADROOM_REST_NS), Relaxed);
             break;
         }
-        let found = for_device(account, room, symbol);
+        let found = wait_again(account, room, symbol);
         now = clock::now();
         room = match found {
-            Ok(room) => room,
+            Ok(room) => room.settle_pools(account, symbol)?,
             // Nobody makes room, so the allocation may have the last bytes.
             Err(_) => {
                 rests.store(now.saturating_add(HEADROOM_REST_NS), Relaxed);
@@ -227,7 +227,14 @@ impl Room {
     /// may have allocated in between.
     #[inline(always)]
     fn settle_pools(mut self, account: Account, symbol: Symbol) -> Result<Self, CUerror> {
-        self.claim = account.settle_pools(self.bytes.bytes(), symbol)?;
+        let place = &mut self.place;
+        // The process may be evicted during a wait, and its return needs a place in the queue itself.
+        let give_place_up = || {
+            if let Some(place) = place.take() {
+                place.complete();
+            }
+        };
+        self.claim = account.settle_pools(self.bytes.bytes(), symbol, give_place_up)?;
         Ok(self)
     }
 
@@ -292,11 +299,15 @@ fn in_queue(
 #[cold]
 #[inline(never)]
 pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, CUerror> {
+    wait_again(account, room, symbol)?.settle_pools(account, symbol)
+}
+
+fn wait_again(account: Account, room: Room, symbol: Symbol) -> Result<Room, CUerror> {
     let bytes = room.bytes.bytes();
     // The reservation is released first, because others may fit into less.
     drop(room.claim);
     drop(room.bytes);
-    wait_for_device(account, bytes, room.place, symbol)?.settle_pools(account, symbol)
+    wait_for_device(account, bytes, room.place, symbol)
 }
 
 /// Waits until the driver may have room for `bytes`, in `place` of the queue or in a new one.

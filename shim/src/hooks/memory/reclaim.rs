@@ -31,7 +31,8 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 const NAP: Duration = Duration::from_micros(200);
 
 /// Waits until the pending frees and `bytes`, which were reserved for an allocation from `source`, are within the limits.
-/// Returns the memory of a pending free that the allocation may use itself, or the denial if the wait takes too long.
+/// Calls `before_wait` before a wait. Returns the memory of a pending free that the allocation may use itself, or the denial if the
+/// wait takes too long.
 #[cold]
 #[inline(never)]
 pub fn wait_for_frees(
@@ -40,6 +41,7 @@ pub fn wait_for_frees(
     thread: &Thread,
     bytes: u64,
     source: Option<Source>,
+    before_wait: impl FnOnce(),
 ) -> Result<Option<Claim<'static>>, Denial> {
     let frees = &process.memory.pending_frees;
     let mut claim = None;
@@ -58,6 +60,7 @@ pub fn wait_for_frees(
     if thread.see_who_started_it() {
         return Ok(claim);
     }
+    before_wait();
     let pool = source.map(|source| source.pool as CUmemoryPool);
     let until = clock::now().saturating_add(PATIENCE_NS);
     let may_wait = !process.memory.captures.is_any_of(thread.number());
