@@ -329,22 +329,26 @@ fn words(change: &Change, other: &Change) -> String {
     }
 }
 
-/// Returns a policy with the order in words, and the other fields that differ from their defaults. Of one without turns only the
-/// kind, if the other has turns: then the fields are not what the edit is about.
+/// Returns a policy with the order in words, and the other fields that differ from their defaults. Of one without turns those that
+/// it shares with another that has turns are left out: they were carried over.
 fn of_policy(policy: &LockPolicy, other: &Change) -> String {
     let kind = policy.kind.to_string();
     let has_turns = policy.kind.is_gated();
-    let other_has_turns =
-        matches!(other, Change::Policy { policy: Some(other), .. } if other.kind.is_gated());
-    if !has_turns && other_has_turns {
-        return kind;
-    }
+    let carried = match other {
+        Change::Policy {
+            policy: Some(other),
+            ..
+        } if !has_turns && other.kind.is_gated() => settings(other),
+        _ => Vec::new(),
+    };
     let order = has_turns.then(|| policy.order.in_words());
     let settings = settings(policy);
-    let others = settings.iter().map(String::as_str);
+    let others = settings
+        .iter()
+        .filter(|word| !is_order(word) && !carried.contains(word));
     let parts = std::iter::once(kind.as_str())
         .chain(order)
-        .chain(others.filter(|word| !is_order(word)));
+        .chain(others.map(String::as_str));
     parts.collect::<Vec<_>>().join(", ")
 }
 
@@ -419,6 +423,11 @@ mod tests {
                 policy("off grace=1s"),
                 policy("timeslice=5ms grace=1s"),
                 "off (was: timeslice=5ms, shares by weight, grace=1s)",
+            ),
+            (
+                policy("off stay=5s"),
+                policy("overlap"),
+                "off, stay=5s (was: overlap, shares by weight)",
             ),
             (
                 policy("timeslice=5ms grace=1s"),

@@ -16,8 +16,8 @@ use gpushare_sample::keys::{Key, Keys, object};
 use gpushare_sample::{DeviceSample, SCHEMA_VERSION, Sample};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use shm_layout::LockPolicy;
 use shm_layout::policy::{POLICY_ROWS, PolicyRow, policy_words};
+use shm_layout::{Change, LockPolicy, Set};
 
 /// Set or show lock policies
 #[derive(Debug, clap::Subcommand)]
@@ -99,7 +99,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let mut is_asked = true;
     requests.retain(|request| {
         let old = editor.preview(&request.change, &request.target);
-        std::mem::take(&mut is_asked) || old.is_ok_and(|old| old != request.change)
+        std::mem::take(&mut is_asked) || old.map_or(true, |old| has_own(&old))
     });
     args.edit.submit_some(&editor, requests, &sample, out)?;
     let Some(edit) = edit else {
@@ -243,4 +243,15 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     }
     table.write(out)?;
     Ok(Exit::Done)
+}
+
+/// Returns true if a device has a memory setting of its own, by what an edit would replace.
+fn has_own(old: &Change) -> bool {
+    match old {
+        Change::DeviceMemory { settings, .. } => {
+            !matches!(settings.evict_after, Set::Keep | Set::Inherit)
+                || !matches!(settings.overcommit, Set::Keep | Set::Inherit)
+        }
+        _ => true,
+    }
 }

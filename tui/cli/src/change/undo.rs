@@ -51,12 +51,20 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             plain(&entry.record.target)
         ));
     }
-    for entry in editor.ended()? {
+    let ended = editor.ended()?;
+    if ended.len() > MOST_NAMED {
         note(&format!(
-            "edit {} on {} is passed over, because the process has ended",
-            entry.number,
-            plain(&entry.record.target)
+            "{} edits of processes that have ended are passed over; gpushare audit lists them",
+            ended.len()
         ));
+    } else {
+        for entry in ended {
+            note(&format!(
+                "edit {} on {} is passed over, because the process has ended",
+                entry.number,
+                plain(&entry.record.target)
+            ));
+        }
     }
     for sentence in editor.unreadable()? {
         note(&sentence);
@@ -98,6 +106,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     }
     Ok(Exit::Done)
 }
+
+/// Edits of ended processes that are named one by one.
+const MOST_NAMED: usize = 3;
 
 /// Edits of one command are not further apart.
 const MOMENT: Duration = Duration::from_millis(50);

@@ -33,7 +33,7 @@ pub struct Args {
     /// Show only the newest N past events
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     last: usize,
-    /// Show every turn of the lock too, not only those after a wait of a second or longer
+    /// Show every turn of the lock and every wait for memory, not only those of a second or longer
     #[arg(short, long)]
     all: bool,
     /// Write one JSON object for each event, on a line of its own

@@ -43,8 +43,11 @@ impl Editor {
         let operator = self.operator()?;
         let entries = history.entries.iter().rev();
         let later = entries.take_while(|entry| entry.number > newest);
-        let ended =
-            later.filter(|entry| can_be_undone(&history, entry) && has_gone(operator, entry));
+        let now_ns = clock::now();
+        let ended = later.filter(|entry| {
+            let is_open = can_be_undone(&history, entry) && !is_trace(entry);
+            is_open && !entry.record.has_run_out(now_ns) && has_gone(operator, entry)
+        });
         Ok(ended.cloned().collect())
     }
 
@@ -173,13 +176,15 @@ impl Editor {
             )));
         }
         if let Some(later) = history.entries.iter().rev().find(|later| {
+            // What another user set to what it was already is meant to stay.
+            let is_meant = later.record.uid != entry.record.uid && later.record.restore.is_some();
             later.number > entry.number
-                && can_be_undone(&history, later)
+                && (can_be_undone(&history, later) || is_meant && is_open(&history, later))
                 && !later.record.has_run_out(now_ns)
                 && later.record.is_about_the_same(&entry.record)
         }) {
             return Err(EditFailure::Undo(format!(
-                "edit {} by {} changed {} after edit {}; undo that one first",
+                "edit {} by {} set {} after edit {}; undo that one first",
                 later.number,
                 plain(&later.record.who),
                 plain(&later.record.target),

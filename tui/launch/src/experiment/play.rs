@@ -442,10 +442,14 @@ impl Troupe<'_> {
                 for member in self.members.iter().filter(of) {
                     member.guarded.said.settle(Duration::from_secs(1));
                     let value = figure.read(&member.guarded.said.text());
-                    each.extend(value.map_err(|why| {
+                    each.push(value.map_err(|why| {
                         Trouble::Failed(format!("{}, figure {}: {why}", member.name, figure.name))
                     })?);
                 }
+                // Without the figure of one copy there is none of all.
+                let Some(each) = each.into_iter().collect::<Option<Vec<f64>>>() else {
+                    continue;
+                };
                 measured.extend(figure.combine(&each).map(|value| Measured {
                     program: program.name.clone(),
                     figure: figure.name.clone(),
