@@ -194,6 +194,11 @@ fn begin_free(
     let _uncancelled = Uncancelled::enter();
     // Without a context the driver refuses.
     let used = process.use_by_thread(thread, key)?;
+    // Allocations outlive their pool.
+    let caching = &process.memory.caching;
+    let pool = caching
+        .with_pool(pool as CUmemoryPool, || pool)
+        .unwrap_or(0);
     let source = Source::new(pool as CUmemoryPool, key, thread.number());
     let (frees, bytes) = (&process.memory.pending_frees, record::bytes(record));
     Some(frees.begin(source, used, ordinal, bytes, limit / SMALL))
