@@ -116,12 +116,13 @@ def run(gpushare, out, only, options, read=False):
         for ours in recommended:
             print(f"\n{plan}, recommended: {ours}")
             for figure, value, best, least, regret, each in regrets(document, urgent, ours):
-                counts[verdict(each)] += 1
-                loud += verdict(each) == "not told" and regret > MOST
+                told = verdict(each)
+                counts[told] += 1
+                loud += told == "not told" and regret > MOST
                 if figure == OTHERS:
                     value, least = 1 / value, 1 / least
                 rounds = "in one round, from which the best is picked" if len(each) < 2 else f"in {len(each)} rounds {min(each):.1%} to {max(each):.1%}"
-                print(f"  {figure:24} {value:9.2f}  best {least:9.2f} ({best})  regret {regret:7.1%} ({rounds}): {verdict(each)}", flush=True)
+                print(f"  {figure:24} {value:9.2f}  best {least:9.2f} ({best})  regret {regret:7.1%} ({rounds}): {told}", flush=True)
     print(f"\n{counts['above']} regrets above {MOST:.0%}, {counts['within']} within")
     if counts["not told"]:
         print(f"{counts['not told']} not told, {loud} of them with a median above {MOST:.0%}: there is one round only, or the rounds differ too much. "

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use shm_layout::{Change, DeviceEdit, EvictAfter, LockPolicy, Set, Uuid};
 
-use super::EditRequest;
 use super::audit::Place;
 use super::policy;
 use super::share;
 use super::targets::{device_title, uuid};
+use super::{EditRequest, Editor};
 use gpushare_base::text::exit::Failure;
 use gpushare_sample::Sample;
 
@@ -47,13 +47,14 @@ pub fn with_policy(text: &str) -> Result<(DeviceEdit, Option<LockPolicy>), Failu
     Ok((memory, policy.transpose()?))
 }
 
-/// Returns the edits for one device, or for all. An edit for all also unsets the devices' own settings that differ, except those
-/// in `own`, which the devices get at the same time.
+/// Returns the edits for one device, or for all. An edit for all also unsets the settings that devices have of their own and that
+/// differ, except those in `own`, which the devices get at the same time.
 pub fn requests(
     all: DeviceEdit,
     device: Option<Uuid>,
     own: &BTreeMap<Uuid, DeviceEdit>,
     sample: &Sample,
+    editor: &Editor,
     reason: Option<&str>,
 ) -> Result<Vec<EditRequest>, Failure> {
     if all.is_none() {
@@ -90,11 +91,26 @@ pub fn requests(
         if let Some(ns) = ends_ns {
             unset = unset.timed(ns);
         }
-        if !unset.is_none() {
-            requests.push(request(Some(uuid), unset, format!("gpu{gpu}")));
+        let request = request(Some(uuid), unset, format!("gpu{gpu}"));
+        if !unset.is_none() && unsets(&request, editor) {
+            requests.push(request);
         }
     }
     Ok(requests)
+}
+
+/// Returns true if an edit that unsets settings of a device finds one. What cannot be read is unset.
+fn unsets(request: &EditRequest, editor: &Editor) -> bool {
+    let is_own = |old| match old {
+        Change::DeviceMemory { settings, .. } => {
+            !matches!(settings.evict_after, Set::Keep | Set::Inherit)
+                || !matches!(settings.overcommit, Set::Keep | Set::Inherit)
+        }
+        _ => true,
+    };
+    editor
+        .preview(&request.change, &request.target)
+        .map_or(true, is_own)
 }
 
 #[cfg(test)]

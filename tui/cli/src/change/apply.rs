@@ -14,7 +14,8 @@ use gpushare_control::audit::Place;
 use gpushare_control::manifest::{Manifest, Process};
 use gpushare_control::targets::{self, Target};
 use gpushare_control::{
-    EditRequest, Installation as _, boot_settings, device_memory, group, policy, quota, rule,
+    EditRequest, Editor, Installation as _, boot_settings, device_memory, group, policy, quota,
+    rule,
 };
 use gpushare_sample::Sample;
 
@@ -70,7 +71,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         sentence: format!("{file}: {failure}"),
         ..failure
     };
-    let mut plan = Plan::new(&manifest, &sample, &dir, &reason).map_err(of_file)?;
+    let editor = segments::editor(&dir);
+    let mut plan = Plan::new(&manifest, &sample, &dir, &editor, &reason).map_err(of_file)?;
     let unmet = plan
         .unmet
         .take()
@@ -85,7 +87,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             false => format!("{file} contains no settings; gpushare apply --help shows an example"),
         });
     }
-    let editor = segments::editor(&dir);
     if let Some(refusal) = editor.refusal() {
         return Err(refusal.into());
     }
@@ -159,6 +160,7 @@ impl Plan {
         manifest: &Manifest,
         sample: &Sample,
         dir: &SegmentDir,
+        editor: &Editor,
         reason: &str,
     ) -> Result<Self, Failure> {
         let mut plan = Self {
@@ -179,7 +181,8 @@ impl Plan {
             .filter_map(|(device, memory, _)| Some(((*device)?, *memory)));
         let own: BTreeMap<Uuid, DeviceEdit> = own.collect();
         for (device, memory, words) in lines {
-            let memory = device_memory::requests(memory, device, &own, sample, Some(reason))?;
+            let memory =
+                device_memory::requests(memory, device, &own, sample, editor, Some(reason))?;
             plan.rest.extend(memory);
             if words.is_empty() {
                 continue;

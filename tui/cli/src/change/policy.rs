@@ -16,8 +16,8 @@ use gpushare_sample::keys::{Key, Keys, object};
 use gpushare_sample::{DeviceSample, SCHEMA_VERSION, Sample};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use shm_layout::LockPolicy;
 use shm_layout::policy::{POLICY_ROWS, PolicyRow, policy_words};
-use shm_layout::{Change, LockPolicy, Set};
 
 /// Set or show lock policies
 #[derive(Debug, clap::Subcommand)]
@@ -95,12 +95,8 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     };
     let editor = segments::editor(&dir);
     let reason = args.edit.reason.as_deref();
-    let mut requests = device_memory::requests(memory, device, &BTreeMap::new(), &sample, reason)?;
-    let mut is_asked = true;
-    requests.retain(|request| {
-        let old = editor.preview(&request.change, &request.target);
-        std::mem::take(&mut is_asked) || old.map_or(true, |old| has_own(&old))
-    });
+    let own = BTreeMap::new();
+    let requests = device_memory::requests(memory, device, &own, &sample, &editor, reason)?;
     args.edit.submit_some(&editor, requests, &sample, out)?;
     let Some(edit) = edit else {
         return Ok(Exit::Done);
@@ -243,15 +239,4 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     }
     table.write(out)?;
     Ok(Exit::Done)
-}
-
-/// Returns true if a device has a memory setting of its own, by what an edit would replace.
-fn has_own(old: &Change) -> bool {
-    match old {
-        Change::DeviceMemory { settings, .. } => {
-            !matches!(settings.evict_after, Set::Keep | Set::Inherit)
-                || !matches!(settings.overcommit, Set::Keep | Set::Inherit)
-        }
-        _ => true,
-    }
 }

@@ -176,7 +176,7 @@ impl Editor {
             )));
         }
         if let Some(later) = history.entries.iter().rev().find(|later| {
-            // What another user set to what it was already is meant to stay.
+            // Another user's edit counts even if it changed nothing: the value is meant to stay.
             let is_meant = later.record.uid != entry.record.uid && later.record.restore.is_some();
             later.number > entry.number
                 && (can_be_undone(&history, later) || is_meant && is_open(&history, later))

@@ -438,23 +438,23 @@ impl Troupe<'_> {
         for (program, _) in cast {
             for figure in &program.figures {
                 let of = |member: &&Member<'_>| member.program.name == program.name;
-                let mut each = Vec::new();
-                for member in self.members.iter().filter(of) {
+                let each = self.members.iter().filter(of).map(|member| {
                     member.guarded.said.settle(Duration::from_secs(1));
                     let value = figure.read(&member.guarded.said.text());
-                    each.push(value.map_err(|why| {
+                    value.map_err(|why| {
                         Trouble::Failed(format!("{}, figure {}: {why}", member.name, figure.name))
-                    })?);
-                }
+                    })
+                });
+                let each = each.collect::<Result<Vec<_>, _>>()?;
                 // Without the figure of one copy there is none of all.
-                let Some(each) = each.into_iter().collect::<Option<Vec<f64>>>() else {
-                    continue;
-                };
-                measured.extend(figure.combine(&each).map(|value| Measured {
-                    program: program.name.clone(),
-                    figure: figure.name.clone(),
-                    value,
-                    each,
+                let each = each.into_iter().collect::<Option<Vec<f64>>>();
+                measured.extend(each.and_then(|each| {
+                    Some(Measured {
+                        program: program.name.clone(),
+                        figure: figure.name.clone(),
+                        value: figure.combine(&each)?,
+                        each,
+                    })
                 }));
             }
         }
