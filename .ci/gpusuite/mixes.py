@@ -6,28 +6,36 @@ from statistics import mean, median, stdev
 
 from gpusuite.stage import ROOT
 
-# Plan, its urgent program (None: all are equal), what assets/guide/policies.md recommends where MPS may be used, and where not.
+# What assets/guide/policies.md recommends where MPS may be used, and where not, and the other ways that the tables show as close.
 SHORT = ("MPS, overlap order=priority", "overlap order=priority")
 LONG = ("MPS, the long kernels without it, overlap order=priority", "overlap order=priority")
+RIVALS = ("alone", "time slicing (no gpushare)", "MPS, client priority")
+LONG_RIVALS = ("alone", "time slicing (no gpushare)", "MPS, the long kernels without it")
+# Plan, its urgent program (None: all are equal), what is recommended, and the rivals (None: all, one after the other).
 MIXES = [
-    ("inference", "inference", SHORT),
-    ("llm", "llm", SHORT),
-    ("long-matmul", "inference", LONG),
-    ("long-kernel", "inference", LONG),
-    ("frameworks", None, ("MPS, overlap order=fair", "hw-timeslice=5ms")),
+    ("inference", "inference", SHORT, RIVALS),
+    ("llm", "llm", SHORT, RIVALS),
+    ("long-matmul", "inference", LONG, LONG_RIVALS),
+    ("long-kernel", "inference", LONG, LONG_RIVALS),
+    ("frameworks", None, ("MPS, overlap order=fair", "hw-timeslice=5ms"), None),
 ]
+# Ways that are close differ by less than a host whose processors have other work changes between two runs.
+IN_TURNS = ["--switch", "6", "--seconds", "6", "--repeats", "8"]
 MOST = 0.05
 # Student's t for 90 % of both sides, by the number of rounds less one.
 STUDENT = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81]
 OTHERS = "the others together"
 
 
-def measured(gpushare, plan, out, options, read):
-    """Runs a plan, unless its document is only to be read, and returns the document."""
-    path = Path(out, f"{plan}.json")
+def measured(gpushare, plan, ways, out, options, read):
+    """Runs a plan, in turns if it has an urgent program, unless its document is only to be read. Returns the document; None if there is none."""
+    path = Path(out, f"{plan}-in-turns.json" if ways else f"{plan}.json")
     if not read:
-        subprocess.run([gpushare, "experiment", ROOT / f"assets/experiments/{plan}.toml", "--json", path, *options], check=True, stdout=subprocess.DEVNULL)
-    return json.loads(path.read_text())
+        only = [word for way in ways or () for word in ("--only", way)]
+        options = options or (IN_TURNS if ways else [])
+        plan = ROOT / f"assets/experiments/{plan}.toml"
+        subprocess.run([gpushare, "experiment", plan, "--json", path, *only, *options], check=True, stdout=subprocess.DEVNULL)
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def rounds_of(document, program, figure):
@@ -109,10 +117,13 @@ def verdict(each):
 def run(gpushare, out, only, options, read=False):
     """Measures the mixes, or reads their documents in `out`, and prints the regrets. Returns how many are shown to be above the goal."""
     counts, loud = {"above": 0, "within": 0, "not told": 0}, 0
-    for plan, urgent, recommended in MIXES:
+    for plan, urgent, recommended, rivals in MIXES:
         if not any(word in plan for word in only.split(",")):
             continue
-        document = measured(gpushare, plan, out, options, read)
+        document = measured(gpushare, plan, rivals and recommended + rivals, out, options, read)
+        if document is None:
+            print(f"\n{plan}: not measured")
+            continue
         for ours in recommended:
             print(f"\n{plan}, recommended: {ours}")
             for figure, value, best, least, regret, each in regrets(document, urgent, ours):

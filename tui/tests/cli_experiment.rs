@@ -9,7 +9,7 @@ use std::time::Duration;
 use cli_support::{Run as _, Said, executable};
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -577,6 +577,54 @@ command = ["sh", "-c", "sleep 0.3; echo out of memory >&2; exit 2"]
         &["client ended with exit code 1: the connection was reset; \
              server ended with exit code 2: out of memory"],
     );
+}
+
+#[test]
+fn the_programs_of_all_conditions_take_turns_if_the_experiment_switches() {
+    let bed = Testbed::new();
+    let (ticks, path) = file(&bed, "ticks");
+    let text = format!(
+        r#"
+seconds = 1
+repeats = 2
+[[program]]
+name = "p"
+command = ["sh", "-c", "echo ready; until [ -e $START_FILE ]; do sleep 0.01; done; end=$(($(date +%s) + $0 + 1)); while [ $(date +%s) -lt $end ]; do echo $NAME >> {path}; sleep 0.01; done; for i in $(seq $ROUNDS); do echo x=$0; done", "{{seconds}}"]
+ready = "^ready"
+figures = [{{ name = "x", pattern = 'x=(\d)', better = "lower" }}]
+[[condition]]
+name = "one"
+env = {{ NAME = "one" }}
+[[condition]]
+name = "two"
+env = {{ NAME = "two" }}
+"#
+    );
+    let plan = plan(&bed, &text);
+    let said = experiment(&bed, &[&plan, "--json", "-", "--switch", "0.5"]).done();
+    let document: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert_eq!(document["switch"], 0.5);
+    for condition in ["one", "two"] {
+        let row = row(&document, 0, condition);
+        assert_eq!(
+            row["samples"],
+            json!([4.0, 4.0]),
+            "each runs for the time of both"
+        );
+    }
+    let ticks = read(&ticks);
+    let ticks: Vec<&str> = ticks.lines().collect();
+    let turns: Vec<&[&str]> = ticks.chunk_by(|one, other| one == other).collect();
+    let long = turns
+        .iter()
+        .filter(|turn| turn.len() >= 5)
+        .map(|turn| turn[0]);
+    let long: Vec<&str> = long.collect();
+    for name in ["one", "two"] {
+        let count = long.iter().filter(|turn| **turn == name).count();
+        assert!(count >= 2, "{name} had {count} turns to itself: {ticks:?}");
+    }
+    experiment(&bed, &[&plan, "--switch", "3"]).refused(2, &["--switch: 3 is out of range"]);
 }
 
 #[test]

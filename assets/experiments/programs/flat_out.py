@@ -3,12 +3,13 @@
     flat_out.py KIND SECONDS
 
 KIND is one of the functions below. Each gives `submit()`, which submits one round of work and returns what waits for that round; at most
-two rounds are under way. Prints one line: rounds_per_s. Needs the framework and a GPU.
+two rounds are under way. Prints rounds_per_s, a line for each round of the experiment. Needs the framework and a GPU.
 """
 import collections
 import sys
 import time
 
+from figures import Rounds
 from together import start_together
 
 
@@ -165,13 +166,14 @@ under_way = collections.deque()
 for _ in range(5):
     submit()()
 start_together()
-begin, rounds = time.perf_counter(), 0
-while time.perf_counter() < begin + seconds:
+done = Rounds(seconds)
+while time.perf_counter() < done.begin + seconds:
     under_way.append(submit())
     if len(under_way) > 2:
         under_way.popleft()()
-        rounds += 1
+        done.done()
 while under_way:
     under_way.popleft()()
-    rounds += 1
-print(f"rounds_per_s={rounds / (time.perf_counter() - begin):.2f}", flush=True)
+    done.done()
+for rate in done.per_second():
+    print(f"rounds_per_s={rate:.2f}", flush=True)

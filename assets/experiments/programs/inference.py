@@ -3,7 +3,7 @@
     inference.py SECONDS [RATE]
 
 Random weights. Latency counts from when a request arrives, so that one that queues behind another counts whole.
-Prints one line: p50_ms, p99_ms and how many requests there were. Needs PyTorch and a GPU.
+Prints a line for each round: p50_ms, p99_ms and how many requests there were. Needs PyTorch and a GPU.
 """
 import random
 import sys
@@ -11,8 +11,8 @@ import time
 
 import torch
 from common import Layer
-from figures import quantile
-from together import start_together
+from figures import Rounds, quantile
+from together import end_of_last_stop, start_together
 
 seconds, rate = float(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 40.0
 torch.manual_seed(1)
@@ -30,13 +30,14 @@ for _ in range(30):
 start_together()
 draw = random.Random(7)
 begin = time.perf_counter()
-arrival, latencies = begin, []
+arrival, latencies = begin, Rounds(seconds, begin)
 while True:
-    arrival += draw.expovariate(rate)
+    arrival = max(arrival, end_of_last_stop()) + draw.expovariate(rate)
     if arrival > begin + seconds:
         break
     while time.perf_counter() < arrival:
         time.sleep(max(0.0, min(0.0002, arrival - time.perf_counter())))
     answer()
-    latencies.append((time.perf_counter() - arrival) * 1e3)
-print(f"p50_ms={quantile(latencies, 0.5):.2f} p99_ms={quantile(latencies, 0.99):.2f} requests={len(latencies)}", flush=True)
+    latencies.took(arrival, (time.perf_counter() - arrival) * 1e3)
+for latency in latencies.values:
+    print(f"p50_ms={quantile(latency, 0.5):.2f} p99_ms={quantile(latency, 0.99):.2f} requests={len(latency)}", flush=True)

@@ -2,14 +2,14 @@
 
     llm.py SECONDS
 
-Random weights; writes one token after the other with a cache of keys and values, and reads each before the next. Prints one line:
-p50_ms and p99_ms of a token, and tokens_per_s. Needs PyTorch, transformers and a GPU.
+Random weights; writes one token after the other with a cache of keys and values, and reads each before the next. Prints a line for each round:
+p50_ms and p99_ms of a token. Needs PyTorch, transformers and a GPU.
 """
 import sys
 import time
 
 import torch
-from figures import quantile
+from figures import Rounds, quantile
 from together import start_together
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
@@ -39,8 +39,8 @@ written = tokens()
 for _ in range(30):
     next(written)
 start_together()
-begin, times = time.perf_counter(), []
-while time.perf_counter() < begin + seconds:
-    times.append(next(written))
-rate = len(times) / (time.perf_counter() - begin)
-print(f"p50_ms={quantile(times, 0.5):.2f} p99_ms={quantile(times, 0.99):.2f} tokens_per_s={rate:.1f}", flush=True)
+times = Rounds(seconds)
+while (now := time.perf_counter()) < times.begin + seconds:
+    times.took(now, next(written))
+for took in times.values:
+    print(f"p50_ms={quantile(took, 0.5):.2f} p99_ms={quantile(took, 0.99):.2f}", flush=True)

@@ -2,6 +2,7 @@
 import contextlib
 import fcntl
 import os
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -10,6 +11,32 @@ START_FILE = os.environ.get("START_FILE")
 EXPERIMENT_DIR = os.environ.get("EXPERIMENT_DIR")
 # The folder that the programs of a run share.
 FOLDER = Path(START_FILE).parent if START_FILE else Path(tempfile.gettempdir())
+
+# The parts of equal length in this program's time, each with its own line of figures.
+ROUNDS = int(os.environ.get("ROUNDS", 1))
+# True if this program runs only at times, because those of several conditions take turns (gpushare experiment --switch).
+TAKES_TURNS = "TAKES_TURNS" in os.environ
+# For so many seconds after a stop the GPU may still have work of the programs that ran meanwhile.
+SETTLES = 1.0
+last_stop = float("-inf")
+
+
+def went_on(*_):
+    global last_stop
+    last_stop = time.perf_counter()
+
+
+signal.signal(signal.SIGCONT, went_on)
+
+
+def end_of_last_stop():
+    """Returns when this program last went on after it was stopped, in seconds of time.perf_counter()."""
+    return last_stop
+
+
+def is_undisturbed(begin):
+    """Returns true if this program was alone with those of its condition since `begin`, and shortly before it."""
+    return begin >= last_stop + SETTLES if last_stop > 0 else not TAKES_TURNS
 
 
 def start_together():

@@ -3,13 +3,14 @@
     training.py SECONDS [PART]
 
 Random weights and data. With PART, a number below 1, each step also changes that part of the GPU's memory, as an optimiser with
-much state does. Prints one line: steps_per_s. Needs PyTorch and a GPU.
+much state does. Prints steps_per_s, a line for each round. Needs PyTorch and a GPU.
 """
 import sys
 import time
 
 import torch
 from common import training
+from figures import Rounds
 from together import start_together
 
 seconds = float(sys.argv[1])
@@ -30,11 +31,14 @@ def next_loss():
 for _ in range(5):
     next_loss()
 start_together()
-begin, steps = time.perf_counter(), 0
-while time.perf_counter() < begin + seconds:
+steps, submitted = Rounds(seconds), 0
+while time.perf_counter() < steps.begin + seconds:
     loss = next_loss()
-    steps += 1
-    if steps % 10 == 0:
+    submitted += 1
+    if submitted % 10 == 0:
         loss.item()
+        steps.done(10)
 torch.cuda.synchronize()
-print(f"steps_per_s={steps / (time.perf_counter() - begin):.2f}", flush=True)
+steps.done(submitted % 10)
+for rate in steps.per_second():
+    print(f"steps_per_s={rate:.2f}", flush=True)

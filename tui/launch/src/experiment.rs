@@ -11,6 +11,7 @@ pub mod figure;
 pub mod plan;
 pub mod play;
 pub mod results;
+mod scene;
 pub mod table;
 
 /// Returns the order of the conditions in a round. It is shuffled, and it is the same in every experiment.

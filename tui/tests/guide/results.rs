@@ -92,9 +92,13 @@ fn place(document: &Value) -> String {
         String::new()
     };
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let turns = document["switch"].as_f64();
+    let turns = turns.map_or_else(String::new, |every| format!(" in turns of {every} s"));
     let rounds = match (document["repeats"].as_u64(), document["seconds"].as_f64()) {
-        (Some(1), Some(seconds)) => format!(", one round of {seconds} s"),
-        (Some(repeats), Some(seconds)) => format!(", median of {repeats} rounds of {seconds} s"),
+        (Some(1), Some(seconds)) => format!(", one round of {seconds} s{turns}"),
+        (Some(repeats), Some(seconds)) => {
+            format!(", median of {repeats} rounds of {seconds} s{turns}")
+        }
         _ => String::new(),
     };
     format!(

@@ -3,7 +3,7 @@
 //! The guard is a process of our own executable between this process and the program. It adopts the processes that the
 //! program leaves behind. Its standard input is a pipe that closes when this process ends, even by SIGKILL. When that pipe
 //! closes or the program ends, the guard ends all processes that are left. It does not reap the program, so the program's
-//! pid is not reused before the guard has ended.
+//! pid is not reused before the guard has ended. A byte in the pipe stops the program's group, or lets it go on.
 //!
 //! ```text
 //! gpushare ──pipe──▶ guard ──▶ program ──▶ …
@@ -31,6 +31,9 @@ use crate::text::plain::Plain;
 /// The first argument that makes our executable a guard; the program and its arguments follow. It is not a documented
 /// option, because only this module uses it.
 const WORD: &str = "--guard";
+/// The bytes in the pipe.
+const STOP: u8 = b's';
+const GO_ON: u8 = b'g';
 /// Maximum time for a program to end after SIGTERM, before it is killed.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Additional time for the guard itself.
@@ -75,6 +78,21 @@ impl Guarded {
     pub fn ended(&mut self) -> io::Result<Option<i32>> {
         let code = |status: ExitStatus| status.code().unwrap_or(1);
         Ok(self.guard.try_wait()?.map(code))
+    }
+
+    /// Stops the program, and the processes of its group, until it is told to [go on](Self::go_on).
+    pub fn stop(&mut self) {
+        self.tell(STOP);
+    }
+
+    /// Lets the program go on.
+    pub fn go_on(&mut self) {
+        self.tell(GO_ON);
+    }
+
+    fn tell(&mut self, word: u8) {
+        // An error means that the guard, and so the program, has ended.
+        let _ = self.pipe.as_mut().map(|pipe| pipe.write_all(&[word]));
     }
 
     /// Asks the program to end, without waiting for it.
@@ -170,7 +188,14 @@ fn stand(program: &OsStr, arguments: impl Iterator<Item = OsString>) -> i32 {
     };
     std::thread::spawn(move || {
         // An error also counts as the end.
-        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        for word in io::stdin().lock().bytes().map_while(Result::ok) {
+            let signal = if word == STOP {
+                Signal::STOP
+            } else {
+                Signal::CONT
+            };
+            let _ = kill_process_group(child, signal);
+        }
         end(child);
     });
     let code = match look(child, WaitIdOptions::empty()) {
@@ -197,6 +222,7 @@ fn look(child: Pid, options: WaitIdOptions) -> Option<WaitIdStatus> {
 
 fn end(child: Pid) {
     let _ = kill_process_group(child, Signal::TERM);
+    let _ = kill_process_group(child, Signal::CONT);
     wait::until(PATIENCE, || look(child, WaitIdOptions::NOHANG).is_some());
     let _ = kill_process_group(child, Signal::KILL);
 }

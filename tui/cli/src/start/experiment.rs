@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +12,7 @@ use gpushare_base::host::output;
 use gpushare_base::host::probe;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
-use gpushare_launch::experiment::plan::Plan;
+use gpushare_launch::experiment::plan::{Condition, Plan};
 use gpushare_launch::experiment::play::{Player, Trouble};
 use gpushare_launch::experiment::results::{Machine, Results};
 use gpushare_launch::experiment::{document, order, table};
@@ -41,7 +42,12 @@ pub struct Args {
     /// Number of rounds, instead of the repeats in the plan
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
-    /// Run only the conditions whose name contains this text; may be repeated
+    /// Start the programs of all conditions, stop them, and let those of one condition after the other go on for so many
+    /// seconds: for a machine whose other work changes from minute to minute. All must fit the GPU's memory. A program prints
+    /// a line of figures for each of $ROUNDS equal parts of its time, without what it did while it was stopped
+    #[arg(long, value_name = "N")]
+    switch: Option<f64>,
+    /// Run only the condition with this name, or those whose name contains this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
     /// Write all samples and what they come to as JSON; - is standard output, in place of the table
@@ -117,6 +123,15 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         Plan::check_seconds(seconds).map_err(|why| Failure::usage(format!("--seconds: {why}")))?;
         plan.seconds = seconds;
     }
+    if let Some(every) = args.switch {
+        if !(0.1..=plan.seconds).contains(&every) {
+            return Err(Failure::usage(format!(
+                "--switch: {every} is out of range; must be between 0.1 and the {} seconds of a run",
+                plan.seconds
+            )));
+        }
+        plan.switch = Some(every);
+    }
     plan.repeats = args.repeats.unwrap_or(plan.repeats);
     if let Some(text) = args.only.iter().find(|text| !has(&plan, text)) {
         return Err(Failure::usage(format!(
@@ -125,7 +140,13 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         )));
     }
     if !args.only.is_empty() {
-        let is_wanted = |name: &str| args.only.iter().any(|text| name.contains(text.as_str()));
+        let names: Vec<String> = plan.conditions.iter().map(|one| one.name.clone()).collect();
+        let is_wanted = |name: &str| {
+            args.only.iter().any(|text| match names.contains(text) {
+                true => name == text,
+                false => name.contains(text.as_str()),
+            })
+        };
         plan.conditions.retain(|one| is_wanted(&one.name));
     }
     Ok(plan)
@@ -218,39 +239,46 @@ fn play(
         stopped: &stopped,
     };
     let rounds = plan.warm_up + plan.repeats;
-    let mut count = 0;
-    for round in 0..rounds {
-        for at in order(round, plan.conditions.len()) {
-            count += 1;
-            let condition = &plan.conditions[at];
-            if results
-                .skipped
-                .iter()
-                .any(|(name, _)| *name == condition.name)
-            {
-                continue;
-            }
-            let all = rounds as usize * plan.conditions.len();
-            let warm = if round < plan.warm_up {
-                " (warm-up)"
-            } else {
-                ""
-            };
-            note(&format!("{count}/{all} {}{warm}", plain(&condition.name)));
-            match player.run(condition, round) {
-                Ok(run) => {
-                    if let Some(why) = &run.failure {
-                        note(&format!("{}: {}", plain(&condition.name), plain(why)));
+    let one_by_one = (0..rounds).flat_map(|round| {
+        let order = order(round, plan.conditions.len()).into_iter();
+        order.map(move |at| (round..round + 1, vec![&plan.conditions[at]]))
+    });
+    let steps: Vec<(Range<u32>, Vec<&Condition>)> = match plan.switch {
+        Some(_) => vec![(0..rounds, plan.conditions.iter().collect())],
+        None => one_by_one.collect(),
+    };
+    for (at, (rounds, mut conditions)) in steps.iter().cloned().enumerate() {
+        let is_skipped = |name: &str| results.skipped.iter().any(|(skipped, _)| skipped == name);
+        conditions.retain(|one| !is_skipped(&one.name));
+        let names: Vec<&str> = conditions.iter().map(|one| one.name.as_str()).collect();
+        if names.is_empty() {
+            continue;
+        }
+        let warm = if rounds.end <= plan.warm_up {
+            " (warm-up)"
+        } else {
+            ""
+        };
+        note(&format!(
+            "{}/{} {}{warm}",
+            at + 1,
+            steps.len(),
+            plain(&names.join("; "))
+        ));
+        for (condition, runs) in conditions
+            .iter()
+            .zip(player.run(&conditions, rounds.clone()))
+        {
+            let named = |why: &str| format!("{}{}", plain(&condition.name), plain(why));
+            match runs {
+                Ok(runs) => {
+                    if let Some(why) = runs.iter().find_map(|run| run.failure.as_ref()) {
+                        note(&named(&format!(": {why}")));
                     }
-                    results.runs.push(run);
-                    keep(results);
+                    results.runs.extend(runs);
                 }
                 Err(Trouble::Skip(why)) => {
-                    note(&format!(
-                        "{} is skipped: {}",
-                        plain(&condition.name),
-                        plain(&why)
-                    ));
+                    note(&named(&format!(" is skipped: {why}")));
                     results.skipped.push((condition.name.clone(), why));
                 }
                 Err(Trouble::Failed(why)) => return Err(Failure::failed(why)),
@@ -260,8 +288,11 @@ fn play(
                 }
             }
         }
+        keep(results);
         // If no condition gives a figure in the first round, the next rounds would fail too.
-        if let Some(why) = nothing(results) {
+        if at + 1 >= plan.conditions.len()
+            && let Some(why) = nothing(results)
+        {
             return Err(Failure::failed(format!(
                 "no condition gave a figure in the first round; {why}"
             )));

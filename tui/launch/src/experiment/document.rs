@@ -19,7 +19,8 @@ object! {
         title: &'r str = &results.plan.title, "The plan's title.";
         date: &'r str = &results.date, "When it began, RFC 3339.";
         machine: &'r Machine = &results.machine, "Where it ran.";
-        seconds: f64 = results.plan.seconds, "What {seconds} was in the commands.";
+        seconds: f64 = results.plan.seconds, "The time that each condition had in a round.";
+        switch: Option<f64> = results.plan.switch, "The seconds after which another condition had its turn; null if one ran after the other.";
         repeats: u32 = results.plan.repeats, "Rounds that count.";
         warm_up: u32 = results.plan.warm_up, "Rounds before them that do not.";
         interrupted_by: Option<&'r str> = results.interrupted, "The signal that ended it early.";

@@ -119,43 +119,59 @@ impl Figure {
         }
     }
 
-    /// Reads the number from a program's output. If there are several, the last one counts. Returns `None` for `nan`: the program had
-    /// nothing to measure.
-    pub fn read(&self, output: &str) -> Result<Option<f64>, String> {
-        let lines = || output.lines().rev();
-        let found = match (&self.pattern, &self.json) {
-            (Some(pattern), _) => {
-                let regex = Regex::new(pattern.get_ref()).map_err(|error| error.to_string())?;
-                let group = |line| Some(regex.captures(line)?.get(1)?.as_str().to_owned());
-                lines().find_map(group)
-            }
-            (None, Some(key)) => lines().find_map(|line| {
-                let line: Value = serde_json::from_str(line.trim()).ok()?;
-                let mut at = &line;
-                for part in key.get_ref().split('.') {
-                    at = at.get(part)?;
-                }
-                Some(at.as_str().map_or_else(|| at.to_string(), str::to_owned))
-            }),
-            (None, None) => None,
+    /// Reads the number of each round from a program's output, where each round has a line and the last lines count. A number is `None`
+    /// for `nan`: the program had nothing to measure.
+    pub fn read(&self, output: &str, rounds: usize) -> Result<Vec<Option<f64>>, String> {
+        let regex = self
+            .pattern
+            .as_ref()
+            .map(|pattern| Regex::new(pattern.get_ref()));
+        let regex = regex.transpose().map_err(|error| error.to_string())?;
+        let by_pattern = |line: &str| {
+            let captures = regex.as_ref()?.captures(line)?;
+            Some(captures.get(1)?.as_str().to_owned())
         };
-        let how = || match (&self.pattern, &self.json) {
+        let by_key = |line: &str| {
+            let line: Value = serde_json::from_str(line.trim()).ok()?;
+            let mut at = &line;
+            for part in self.json.as_ref()?.get_ref().split('.') {
+                at = at.get(part)?;
+            }
+            Some(at.as_str().map_or_else(|| at.to_string(), str::to_owned))
+        };
+        let found = |line: &str| match regex.is_some() {
+            true => by_pattern(line),
+            false => by_key(line),
+        };
+        let mut found: Vec<String> = output
+            .lines()
+            .rev()
+            .filter_map(found)
+            .take(rounds)
+            .collect();
+        found.reverse();
+        let how = match (&self.pattern, &self.json) {
             (Some(pattern), _) => format!("matches {:?}", pattern.get_ref()),
             (None, key) => format!(
                 "is JSON with the key {:?}",
                 key.as_ref().map_or("", |key| key.get_ref())
             ),
         };
-        let text = found.ok_or_else(|| format!("no line of its output {}", how()))?;
-        match text.trim().parse::<f64>() {
+        match found.len() {
+            0 => return Err(format!("no line of its output {how}")),
+            count if count < rounds => {
+                return Err(format!(
+                    "only {count} of {rounds} rounds have a line of its output that {how}"
+                ));
+            }
+            _ => {}
+        }
+        let number = |text: &String| match text.trim().parse::<f64>() {
             Ok(number) if number.is_nan() => Ok(None),
             Ok(number) if number.is_finite() => Ok(Some(number)),
-            _ => Err(format!(
-                "{:?} is no number, in the line that {}",
-                text,
-                how()
-            )),
-        }
+            _ => Err(format!("{text:?} is no number, in the line that {how}")),
+        };
+        found.iter().map(number).collect()
     }
 }
 
@@ -168,18 +184,22 @@ mod tests {
     }
 
     #[test]
-    fn the_last_number_counts_by_pattern_or_by_key() {
+    fn the_last_numbers_count_by_pattern_or_by_key() {
         let output =
             "p50=1.5 p99=9\nnoise\np50=2.5 p99=12\n{\"a\": {\"b\": 7}, \"c\": \"8.5\"}\nend\n";
-        let read = |text: &str| figure(text).read(output);
+        let read = |text: &str| figure(text).read(output, 1);
         assert_eq!(
             read("pattern = 'p50=([0-9.]+)'\nbetter = 'lower'"),
-            Ok(Some(2.5))
+            Ok(vec![Some(2.5)])
         );
-        assert_eq!(read("json = 'a.b'\nbetter = 'lower'"), Ok(Some(7.0)));
-        assert_eq!(read("json = 'c'\nbetter = 'lower'"), Ok(Some(8.5)));
-        let none = figure("pattern = 'p50=([0-9.]+|nan)'\nbetter = 'lower'").read("p50=nan");
-        assert_eq!(none, Ok(None));
+        assert_eq!(read("json = 'a.b'\nbetter = 'lower'"), Ok(vec![Some(7.0)]));
+        assert_eq!(read("json = 'c'\nbetter = 'lower'"), Ok(vec![Some(8.5)]));
+        let p50 = figure("pattern = 'p50=([0-9.]+|nan)'\nbetter = 'lower'");
+        assert_eq!(p50.read("p50=nan", 1), Ok(vec![None]));
+        let three = "p50=9\np50=1.5\np50=nan\n";
+        assert_eq!(p50.read(three, 2), Ok(vec![Some(1.5), None]));
+        let few = p50.read(three, 4).expect_err("only three");
+        assert!(few.contains("only 3 of 4 rounds"), "{few}");
         for (wrong, why) in [
             ("pattern = 'p51=([0-9.]+)'", "no line of its output matches"),
             ("pattern = '(noise)'", "is no number"),

@@ -61,6 +61,8 @@ pub struct Plan {
     pub title: String,
     /// Value of `{seconds}` in a command.
     pub seconds: f64,
+    /// The programs of all conditions run at once, in turns of so many seconds; `None` if they run one condition after another.
+    pub switch: Option<f64>,
     /// Number of rounds that are measured.
     pub repeats: u32,
     /// Number of rounds before them that are not measured.
@@ -127,6 +129,7 @@ impl Plan {
             text: text.to_owned(),
             title: file.title.unwrap_or_else(|| stem.into_owned()),
             seconds: file.seconds.into_inner(),
+            switch: None,
             repeats: file.repeats.into_inner(),
             warm_up: file.warm_up.into_inner(),
             timeout,

@@ -3,21 +3,26 @@
 //! Everything is made for the run and removed after it, in this order: a segment directory in memory, an MPS of its own,
 //! the policy, the programs behind their guards. So nothing needs to be restored. The programs do not inherit the user's
 //! variables for gpushare and MPS, because only the plan defines a condition.
+//!
+//! Where a plan switches, the programs of all conditions run at once, and all but those of one condition are stopped. Each
+//! condition then has had the machine of the same minutes.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::ops::Range;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use shm_layout::Change;
 use shm_layout::variables::{self, Reader};
-use shm_layout::{Change, Segments, SlotId, clock, snapshot};
 
+use super::order;
 use super::plan::{Condition, Plan, Program};
-use super::results::{Activity, Measured, Run};
+use super::results::Run;
+use super::scene::{Cast, Member, Played, Scene};
 use crate::program::Settings;
 use crate::stage::Stage;
-use gpushare_base::host::guard::{Guarded, Tail};
+use gpushare_base::host::guard::Guarded;
 use gpushare_base::host::mps;
 use gpushare_base::host::programs::OWN;
 use gpushare_base::text::exit::Failure;
@@ -28,11 +33,14 @@ use gpushare_control::{EditRequest, Editor, device_memory};
 const START_FILE: &str = "START_FILE";
 /// Environment variable with the path of a folder that the programs of all runs share, for what only the first run measures.
 const EXPERIMENT_DIR: &str = "EXPERIMENT_DIR";
-/// Interval between two checks of the programs, and between two readings of the lock's counters.
-const PACE: Duration = Duration::from_millis(10);
-const COUNTERS: Duration = Duration::from_millis(200);
-/// Time in which further programs that fail are named beside the first.
-const AFTERMATH: Duration = Duration::from_secs(3);
+/// Environment variable with the number of rounds, of equal length, in the time that a program runs.
+const ROUNDS: &str = "ROUNDS";
+/// Environment variable of programs that are stopped while those of another condition run.
+const TAKES_TURNS: &str = "TAKES_TURNS";
+/// Interval between two checks of the programs.
+pub(super) const PACE: Duration = Duration::from_millis(10);
+/// Time after the start in which the programs of all conditions run: each notices the start in it.
+const TOGETHER: Duration = Duration::from_millis(200);
 
 /// The reason why a run has no figures.
 #[derive(Debug)]
@@ -70,108 +78,163 @@ pub struct Player<'p> {
 }
 
 impl Player<'_> {
-    /// Runs all programs once under a condition.
-    ///
-    /// # Errors
-    ///
-    /// If the machine does not have the condition, or if a signal asks this program to end. A failed program is no error;
-    /// it is recorded in the [`Run`].
-    pub fn run(&self, condition: &Condition, round: u32) -> Result<Run, Trouble> {
+    /// Runs all programs under each of these conditions for these rounds, one condition after another, or switched if the plan
+    /// says so. A failed program is no error; it is recorded in the [`Run`].
+    pub fn run(
+        &self,
+        conditions: &[&Condition],
+        rounds: Range<u32>,
+    ) -> Vec<Result<Vec<Run>, Trouble>> {
+        let parts: Vec<(usize, Cast<'_>)> = conditions
+            .iter()
+            .enumerate()
+            .flat_map(|(at, condition)| {
+                self.casts(condition)
+                    .into_iter()
+                    .map(move |cast| (at, cast))
+            })
+            .collect();
         let start = Instant::now();
-        let mut run = Run {
-            condition: condition.name.clone(),
-            round,
-            warm_up: round < self.plan.warm_up,
-            ..Run::default()
+        let new = |condition: &&Condition| {
+            let new = |round| Run {
+                condition: condition.name.clone(),
+                round,
+                warm_up: round < self.plan.warm_up,
+                ..Run::default()
+            };
+            Ok(rounds.clone().map(new).collect())
         };
-        let all: Vec<(&Program, u32)> = self.plan.programs.iter().map(|p| (p, p.count)).collect();
-        let casts = if condition.alone {
-            self.plan
-                .measured()
-                .map(|program| vec![(program, 1)])
-                .collect()
-        } else {
-            vec![all]
-        };
-        for cast in casts {
-            match self.play(condition, &cast) {
-                Ok((figures, lock)) => {
-                    run.figures.extend(figures);
-                    run.lock = lock;
+        let mut all: Vec<Result<Vec<Run>, Trouble>> = conditions.iter().map(new).collect();
+        let together = self.plan.switch.map_or(1, |_| parts.len());
+        for group in parts.chunks(together) {
+            let scenes = group
+                .iter()
+                .map(|(at, cast)| (conditions[*at], cast.clone()));
+            let played = self.play(scenes.collect(), rounds.len());
+            for ((at, _), played) in group.iter().zip(played) {
+                let Ok(runs) = &mut all[*at] else {
+                    continue;
+                };
+                match played {
+                    Ok((figures, lock)) => {
+                        for (run, figures) in runs.iter_mut().zip(figures) {
+                            run.figures.extend(figures);
+                            // What it did in all rounds is that of none.
+                            run.lock = lock.filter(|_| rounds.len() == 1);
+                        }
+                    }
+                    Err(Trouble::Failed(why)) => {
+                        runs.iter_mut()
+                            .for_each(|run| run.failure = Some(why.clone()));
+                    }
+                    Err(trouble) => all[*at] = Err(trouble),
                 }
-                Err(Trouble::Failed(why)) => run.failure = Some(why),
-                Err(trouble) => return Err(trouble),
             }
         }
-        run.seconds = (start.elapsed().as_secs_f64() * 1e3).round() / 1e3;
-        Ok(run)
+        let seconds = (start.elapsed().as_secs_f64() * 1e3).round() / 1e3;
+        for run in all.iter_mut().flatten().flatten() {
+            run.seconds = seconds;
+        }
+        all
     }
 
+    /// Returns the programs that run together under a condition: all, or each that is measured by itself.
+    fn casts(&self, condition: &Condition) -> Vec<Cast<'_>> {
+        match condition.alone {
+            true => self
+                .plan
+                .measured()
+                .map(|program| vec![(program, 1)])
+                .collect(),
+            false => vec![self.plan.programs.iter().map(|p| (p, p.count)).collect()],
+        }
+    }
+
+    /// Runs programs to their end. If there are those of several conditions, they take turns.
     fn play(
         &self,
-        condition: &Condition,
-        cast: &[(&Program, u32)],
-    ) -> Result<(Vec<Measured>, Option<Activity>), Trouble> {
-        let library = condition
-            .library(&self.plan.folder())
-            .map_err(Trouble::Skip)?;
-        let start = Instant::now();
-        let stage = Stage::new(None, self.simulated)?;
-        let _mps = condition.mps.then(|| Mps::start(&stage)).transpose()?;
-        if let Some(policy) = &condition.policy {
-            set_policy(&stage, policy.get_ref())?;
-        }
-        let mut troupe = Troupe::default();
-        for (program, count) in cast {
-            for name in program.names(*count) {
-                let running = self.start(&stage, condition, program, name, library.as_deref())?;
-                troupe.members.push(running);
-            }
-        }
-        let mut counters = condition.is_ours().then(|| Counters::new(&stage.dir.path));
-        let mut looked = Instant::now();
-        let ready = |members: &mut Vec<Member<'_>>| members.iter_mut().all(Member::is_ready);
-        let mut begun = false;
+        parts: Vec<(&Condition, Cast<'_>)>,
+        rounds: usize,
+    ) -> Vec<Result<Played, Trouble>> {
+        let count = parts.len();
+        let seconds = self.plan.seconds * (count * rounds) as f64;
+        let set = |(condition, cast)| self.set(condition, cast, (seconds, rounds));
+        let mut scenes: Vec<Result<Scene<'_>, Trouble>> = parts.into_iter().map(set).collect();
+        let (start, limit) = (
+            Instant::now(),
+            self.plan.timeout() * (count * rounds) as u32,
+        );
+        let (mut begun, mut whose) = (None, None);
         loop {
             if (self.stopped)() {
-                return Err(Trouble::Stopped);
+                return scenes.iter().map(|_| Err(Trouble::Stopped)).collect();
             }
-            if !begun && ready(&mut troupe.members) {
-                std::fs::write(start_file(&stage), "")?;
-                begun = true;
+            for scene in &mut scenes {
+                let Ok(there) = scene else { continue };
+                if let Err(trouble) = there.look() {
+                    *scene = Err(trouble);
+                } else if !there.has_ended() && start.elapsed() > limit {
+                    *scene = Err(there.late(limit));
+                }
             }
-            let ended = troupe.have_ended();
-            if ended.map_err(|trouble| troupe.with_others(trouble))? {
-                break;
+            if scenes.iter().flatten().all(Scene::has_ended) {
+                return scenes.into_iter().map(|scene| scene?.figures()).collect();
             }
-            if start.elapsed() > self.plan.timeout() {
-                let late = troupe.members.iter_mut().find(|member| member.is_late());
-                let late = late.map_or("a program", |member| &member.name);
-                return Err(Trouble::Failed(format!(
-                    "{late} had not ended after {} s; timeout = sets a longer time",
-                    self.plan.timeout().as_secs()
-                )));
+            if begun.is_none() && scenes.iter_mut().flatten().all(Scene::is_ready) {
+                begun = Some(Instant::now());
+                for scene in &mut scenes {
+                    let begins = scene.as_ref().ok().map(Scene::begin);
+                    if let Some(Err(error)) = begins {
+                        *scene = Err(error.into());
+                    }
+                }
             }
-            if looked.elapsed() > COUNTERS {
-                looked = Instant::now();
-                counters.iter_mut().for_each(Counters::look);
+            let turn = self.plan.switch.zip(begun).and_then(|(every, begun)| {
+                let late = begun.elapsed().checked_sub(TOGETHER)?.as_secs_f64();
+                (late < seconds).then_some((late / every) as usize)
+            });
+            let next = turn.map(|turn| order((turn / count) as u32, count)[turn % count]);
+            if next != whose {
+                whose = next;
+                switch(&mut scenes, next);
             }
             std::thread::sleep(PACE);
         }
-        let lock = counters.map(|counters| counters.sum());
-        Ok((troupe.figures(cast)?, lock))
+    }
+
+    /// Starts the programs of a condition.
+    fn set<'m>(
+        &self,
+        condition: &Condition,
+        cast: Cast<'m>,
+        (seconds, rounds): (f64, usize),
+    ) -> Result<Scene<'m>, Trouble> {
+        let library = condition
+            .library(&self.plan.folder())
+            .map_err(Trouble::Skip)?;
+        let mut scene = Scene::new(condition, cast.clone(), self.simulated)?;
+        (scene.seconds, scene.rounds) = (seconds, rounds);
+        if let Some(policy) = &condition.policy {
+            set_policy(&scene.stage, policy.get_ref())?;
+        }
+        for (program, count) in cast {
+            for name in program.names(count) {
+                let running = self.start(&scene, condition, program, name, library.as_deref())?;
+                scene.troupe.members.push(running);
+            }
+        }
+        Ok(scene)
     }
 
     fn start<'m>(
         &self,
-        stage: &Stage,
+        scene: &Scene<'_>,
         condition: &Condition,
         program: &'m Program,
         name: String,
         library: Option<&Path>,
     ) -> Result<Member<'m>, Trouble> {
-        let folder = self.plan.folder();
-        let words = program.words(&folder, self.plan.seconds)?;
+        let words = program.words(&self.plan.folder(), scene.seconds)?;
         let words = match library {
             _ if condition.is_ours() => under_us(condition, program, &name, words),
             // The variable is set for the program only, so the guard does not load the library.
@@ -185,13 +248,15 @@ impl Player<'_> {
             }
             None => words,
         };
-        let environment = self.environment(stage, condition, program)?;
+        let environment = self.environment(&scene.stage, condition, program)?;
         let guarded = Guarded::start(&words, |command| {
             forget_ours(command)
-                .current_dir(&folder)
+                .current_dir(self.plan.folder())
                 .envs(environment)
-                .env(START_FILE, start_file(stage))
+                .env(START_FILE, scene.start_file())
                 .env(EXPERIMENT_DIR, self.folder)
+                .env(ROUNDS, scene.rounds.to_string())
+                .envs(self.plan.switch.map(|_| (TAKES_TURNS, "1")))
                 .envs(condition.variables(program));
         })?;
         Ok(Member {
@@ -252,7 +317,7 @@ fn under_us(
 }
 
 /// Removes the user's variables for limits, MPS and preloaded libraries from the environment.
-fn forget_ours(command: &mut Command) -> &mut Command {
+pub(super) fn forget_ours(command: &mut Command) -> &mut Command {
     let library = variables::TABLE
         .iter()
         .filter(|v| v.reader == Reader::Library);
@@ -271,8 +336,17 @@ fn forget_ours(command: &mut Command) -> &mut Command {
     command
 }
 
-fn start_file(stage: &Stage) -> PathBuf {
-    stage.dir.path.join("start")
+/// Lets the programs of one scene run, or of all.
+fn switch(scenes: &mut [Result<Scene<'_>, Trouble>], to: Option<usize>) {
+    for runs in [false, true] {
+        for (at, scene) in scenes.iter_mut().enumerate() {
+            if let Ok(scene) = scene
+                && to.is_none_or(|to| to == at) == runs
+            {
+                scene.set_running(runs);
+            }
+        }
+    }
 }
 
 fn set_policy(stage: &Stage, text: &str) -> Result<(), Trouble> {
@@ -293,231 +367,4 @@ fn set_policy(stage: &Stage, text: &str) -> Result<(), Trouble> {
         editor.apply(request).map_err(Failure::from)?;
     }
     Ok(())
-}
-
-/// The stage's own MPS, stopped when this is dropped.
-struct Mps<'s> {
-    stage: &'s Stage,
-}
-
-impl<'s> Mps<'s> {
-    fn start(stage: &'s Stage) -> Result<Self, Trouble> {
-        let mps = Self { stage };
-        let simulated = stage.simulated.then_some("--sim");
-        let words: Vec<&str> = ["mps", "start"].into_iter().chain(simulated).collect();
-        let output = mps.gpushare(&words)?;
-        if output.status.success() {
-            return Ok(mps);
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.trim().trim_start_matches("gpushare: ");
-        Err(Trouble::Skip(said.to_owned()))
-    }
-
-    /// Runs a verb of `gpushare`, because the verb waits, checks and reports errors.
-    fn gpushare(&self, words: &[&str]) -> std::io::Result<std::process::Output> {
-        use std::os::unix::process::CommandExt as _;
-        forget_ours(Command::new(OWN).args(words))
-            .env(variables::DIR, &self.stage.dir.path)
-            // Programs would count from 0 among the devices of the daemon, by the same variable.
-            .env_remove("CUDA_VISIBLE_DEVICES")
-            // In its own group, so that ^C does not interrupt it halfway.
-            .process_group(0)
-            .stdin(Stdio::null())
-            .output()
-    }
-}
-
-impl Drop for Mps<'_> {
-    fn drop(&mut self) {
-        let _ = self.gpushare(&["mps", "stop", "--force"]);
-    }
-}
-
-/// A running program.
-struct Member<'m> {
-    name: String,
-    program: &'m Program,
-    guarded: Guarded,
-    ended: bool,
-    ready: bool,
-}
-
-impl Member<'_> {
-    fn is_ready(&mut self) -> bool {
-        if let Some(ready) = self.program.ready.as_ref().filter(|_| !self.ready) {
-            let said = self.guarded.said.text();
-            let pattern = regex_lite::Regex::new(ready.get_ref());
-            self.ready =
-                pattern.is_ok_and(|pattern| said.lines().any(|line| pattern.is_match(line)));
-        }
-        self.ready
-    }
-
-    fn is_measured(&self) -> bool {
-        !self.program.figures.is_empty()
-    }
-
-    fn is_late(&self) -> bool {
-        !self.ended && self.is_measured()
-    }
-
-    /// Returns true if the program has ended with code 0. Any other end is an error.
-    fn has_ended(&mut self) -> Result<bool, Trouble> {
-        if self.ended {
-            return Ok(true);
-        }
-        let Some(code) = self.guarded.ended()? else {
-            return Ok(false);
-        };
-        self.ended = true;
-        // A program that has ended does not delay the others' start.
-        self.ready = true;
-        if code == 0 {
-            return Ok(true);
-        }
-        // The last output may still be in the pipe.
-        let settled = |tail: &Tail| {
-            tail.settle(Duration::from_secs(1));
-            let text = tail.text();
-            let mut lines = text.lines().rev().map(str::trim);
-            lines.find(|line| !line.is_empty()).map(str::to_owned)
-        };
-        let last = settled(&self.guarded.errors).or_else(|| settled(&self.guarded.said));
-        let last = last.unwrap_or_else(|| "no output".into());
-        let last = last.trim_start_matches("gpushare: ");
-        let how = match code {
-            128.. => format!("signal {}", code - 128),
-            code => format!("exit code {code}"),
-        };
-        Err(Trouble::Failed(format!(
-            "{} ended with {how}: {last}",
-            self.name
-        )))
-    }
-}
-
-/// The programs of a run. On drop, all are asked to end before the first is waited for.
-#[derive(Default)]
-struct Troupe<'m> {
-    members: Vec<Member<'m>>,
-}
-
-impl Troupe<'_> {
-    /// Returns true if all programs with figures have ended.
-    fn have_ended(&mut self) -> Result<bool, Trouble> {
-        let mut all = true;
-        for member in &mut self.members {
-            let ended = member.has_ended()?;
-            all &= ended || !member.is_measured();
-        }
-        Ok(all)
-    }
-
-    /// Adds the failures that follow one shortly. The client of a server that has died is often seen to fail first.
-    fn with_others(&mut self, trouble: Trouble) -> Trouble {
-        let Trouble::Failed(first) = trouble else {
-            return trouble;
-        };
-        let until = Instant::now() + AFTERMATH;
-        let mut failures = vec![first];
-        let runs = |member: &Member<'_>| !member.ended;
-        while failures.len() == 1 && self.members.iter().any(runs) && Instant::now() < until {
-            std::thread::sleep(PACE);
-            for member in &mut self.members {
-                if let Err(Trouble::Failed(why)) = member.has_ended() {
-                    failures.push(why);
-                }
-            }
-        }
-        Trouble::Failed(failures.join("; "))
-    }
-
-    fn figures(&self, cast: &[(&Program, u32)]) -> Result<Vec<Measured>, Trouble> {
-        let mut measured = Vec::new();
-        for (program, _) in cast {
-            for figure in &program.figures {
-                let of = |member: &&Member<'_>| member.program.name == program.name;
-                let each = self.members.iter().filter(of).map(|member| {
-                    member.guarded.said.settle(Duration::from_secs(1));
-                    let value = figure.read(&member.guarded.said.text());
-                    value.map_err(|why| {
-                        Trouble::Failed(format!("{}, figure {}: {why}", member.name, figure.name))
-                    })
-                });
-                let each = each.collect::<Result<Vec<_>, _>>()?;
-                // Without the figure of one copy there is none of all.
-                let each = each.into_iter().collect::<Option<Vec<f64>>>();
-                measured.extend(each.and_then(|each| {
-                    Some(Measured {
-                        program: program.name.clone(),
-                        figure: figure.name.clone(),
-                        value: figure.combine(&each)?,
-                        each,
-                    })
-                }));
-            }
-        }
-        Ok(measured)
-    }
-}
-
-impl Drop for Troupe<'_> {
-    fn drop(&mut self) {
-        for member in &mut self.members {
-            member.guarded.dismiss();
-        }
-    }
-}
-
-/// The lock's counters so far. They are read while the programs run, because a slot is freed when its process ends.
-struct Counters {
-    dir: PathBuf,
-    segments: Option<Segments>,
-    slots: HashMap<SlotId, Activity>,
-    handoffs: u64,
-}
-
-impl Counters {
-    fn new(dir: &Path) -> Self {
-        Self {
-            dir: dir.to_owned(),
-            segments: None,
-            slots: HashMap::new(),
-            handoffs: 0,
-        }
-    }
-
-    fn look(&mut self) {
-        if self.segments.is_none() {
-            self.segments = Segments::open_viewer(&self.dir).ok();
-        }
-        let Some(segments) = &self.segments else {
-            return;
-        };
-        let now = snapshot(segments, clock::now());
-        self.handoffs = now.devices.iter().map(|device| device.handoffs).sum();
-        for process in now.processes {
-            let mut activity = Activity::default();
-            for device in &process.devices {
-                activity.drains += device.counters.drains;
-                activity.forced += device.lock.forced;
-                activity.acquisitions += device.lock.acquisitions;
-            }
-            self.slots.insert(process.slot, activity);
-        }
-    }
-
-    fn sum(self) -> Activity {
-        let mut sum = Activity {
-            handoffs: self.handoffs,
-            ..Activity::default()
-        };
-        for activity in self.slots.values() {
-            sum.drains += activity.drains;
-            sum.forced += activity.forced;
-            sum.acquisitions += activity.acquisitions;
-        }
-        sum
-    }
 }

@@ -19,10 +19,13 @@ pub fn write(results: &Results<'_>, out: &mut dyn Write) -> io::Result<()> {
         1 => "1 round".to_owned(),
         count => format!("{count} rounds"),
     };
+    let turns = plan
+        .switch
+        .map_or_else(String::new, |every| format!(" in turns of {every} s"));
     writeln!(out, "{}", plain(&plan.title))?;
     writeln!(
         out,
-        "{rounds} of {} s, {}",
+        "{rounds} of {} s{turns}, {}",
         plan.seconds,
         plain(&results.place())
     )?;
