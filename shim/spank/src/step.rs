@@ -65,11 +65,9 @@ impl Settings {
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// Variables of the step that the program needs.
-const OF_STEP: [&str; 7] = [
+const OF_STEP: [&str; 5] = [
     "SLURM_SHARDS_ON_NODE",
     "SLURM_GPUS_ON_NODE",
-    "SLURM_STEP_GPUS",
-    "SLURM_JOB_GPUS",
     "SLURM_JOB_NAME",
     "SLURM_ARRAY_TASK_ID",
     variables::NAME,

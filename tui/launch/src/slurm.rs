@@ -1,7 +1,7 @@
 //! A step of a Slurm job: its shards, GPUs and name by its environment, and the limits of its processes that follow.
 //!
-//! Slurm sets `SLURM_SHARDS_ON_NODE` on the node and overwrites a user's value, so it can be trusted before the user's
-//! program runs. A job is one group, `slurm-4711`: its processes share the memory that its shards stand for.
+//! Slurm sets `SLURM_SHARDS_ON_NODE` and `SLURM_GPUS_ON_NODE` on the node and removes a user's values, so they can be trusted
+//! before the user's program runs. A job is one group, `slurm-4711`: its processes share the memory that its shards stand for.
 
 use std::str::FromStr;
 
@@ -12,6 +12,9 @@ use gpushare_base::text::units::{Amount, TextError, parse_amount, parse_integer}
 
 /// Slurm's variable with the number of shards that a step has on this node.
 pub const SHARDS: &str = "SLURM_SHARDS_ON_NODE";
+/// Slurm's variable with the number of GPUs that a step has on this node. `SLURM_JOB_GPUS` and `SLURM_STEP_GPUS` say nothing: in a
+/// job without GPUs they are what its user set.
+const GPUS: &str = "SLURM_GPUS_ON_NODE";
 /// Weight of one shard: twice the shards give twice the time.
 const WEIGHT: u64 = 10;
 
@@ -60,7 +63,8 @@ impl Shard {
 pub struct Asked {
     /// Memory of the whole job on each device.
     pub memory: Option<Amount>,
-    /// Memory of each process, if it cannot be compared with the job's memory because the size of the GPUs is unknown.
+    /// Memory of each process, if the job has neither shards nor GPUs, or if it cannot be compared with the job's memory because the
+    /// size of the GPUs is unknown.
     pub each: Option<Amount>,
     /// Memory on each device that no process outside the job can take, within the job's memory.
     pub reserve: Option<Amount>,
@@ -84,18 +88,21 @@ impl Asked {
         let shards = set(SHARDS).and_then(|text| text.trim().parse::<u64>().ok());
         let shards = shards.filter(|count| *count > 0);
         let wish = wish.filter(|wish| *wish != Amount::Unlimited);
-        let has_gpu = GPUS.iter().any(|name| set(name).is_some());
-        if shards.is_none() && wish.is_none() && !has_gpu {
+        let has_gpu = shards.is_some() || set(GPUS).is_some();
+        if wish.is_none() && !has_gpu {
             return None;
         }
         let given = shards.and_then(|count| Some(shard?.times(count)));
-        let (memory, each) = lower(given, wish, smallest);
-        // A job to which Slurm gave no GPU could otherwise keep the memory of all from the others.
-        let may_reserve = memory.is_some() && (shards.is_some() || has_gpu);
+        // Slurm does not bound the number of jobs without a GPU: their groups could fill the table, and their reserves keep the
+        // memory of all GPUs from the others.
+        let (memory, each) = match has_gpu {
+            true => lower(given, wish, smallest),
+            false => (None, wish),
+        };
         Some(Self {
             memory,
             each,
-            reserve: reserve.filter(|_| may_reserve),
+            reserve: reserve.filter(|_| memory.is_some()),
             weight: shards.map(|count| count.saturating_mul(WEIGHT).min(1000)),
             name: match set(variables::NAME) {
                 Some(_) => None,
@@ -104,7 +111,8 @@ impl Asked {
         })
     }
 
-    /// Returns true if the job becomes a group. A job with whole GPUs is only displayed.
+    /// Returns true if the job becomes a group. A job with whole GPUs is only displayed, and one without a GPU has at most a limit for
+    /// each process.
     pub fn limits(&self) -> bool {
         self.memory.is_some() || self.weight.is_some()
     }
@@ -117,9 +125,6 @@ impl Asked {
         memory.into_iter().chain(weight).chain(reserve).collect()
     }
 }
-
-/// Variables of a step with GPUs; at least one is set.
-const GPUS: [&str; 3] = ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
 
 /// Returns the lower of the shards' memory and the user's wish, which is the job's. If they cannot be compared, both apply: the
 /// first to the job, the second to each process.
@@ -168,6 +173,12 @@ pub fn group(job: &str) -> Option<String> {
     let digits =
         !job.is_empty() && job.len() <= 10 && job.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| format!("slurm-{job}"))
+}
+
+/// Returns true if this is the name of a job's group.
+pub fn is_group(name: &str) -> bool {
+    let job = name.strip_prefix("slurm-");
+    job.is_some_and(|job| group(job).is_some())
 }
 
 /// Returns true if a later step needs more memory than the job's group has. A step may have fewer of the job's shards than
@@ -220,17 +231,30 @@ mod tests {
 
     #[test]
     fn a_job_reserves_within_what_it_may_use() {
-        let step = [(SHARDS, "3"), ("SLURM_GPUS_ON_NODE", "1")];
+        let step = [(SHARDS, "3"), (GPUS, "1")];
         let part = asked_and_reserved(&step, "1/8", None, Some("4GiB")).expect("it has shards");
         assert_eq!(part.settings(), ["memory=37%", "weight=30", "reserve=4GiB"]);
-        let whole = [("SLURM_GPUS_ON_NODE", "1")];
-        let whole = asked_and_reserved(&whole, "1/8", None, Some("4GiB")).expect("it has a GPU");
-        assert_eq!(whole.reserve, None, "it has no limit");
+        let whole = [(GPUS, "1")];
+        let of_whole = |wish| asked_and_reserved(&whole, "1/8", wish, Some("4GiB"));
+        assert_eq!(of_whole(None).expect("a GPU").reserve, None, "no limit");
+        let limited = of_whole(Some("8GiB")).expect("a GPU");
+        assert_eq!(limited.settings(), ["memory=8GiB", "reserve=4GiB"]);
+    }
+
+    #[test]
+    fn a_job_whose_user_says_that_it_has_a_gpu_has_no_group_and_reserves_nothing() {
+        let users = [("SLURM_JOB_GPUS", "0"), ("SLURM_STEP_GPUS", "0")];
+        let all = Some("100%");
+        let asked = asked_and_reserved(&users, "1/8", all, all).expect("it asks");
+        assert!(!asked.limits(), "{asked:?}");
+        assert_eq!(asked.reserve, None);
+        assert_eq!(asked.each, Some(Amount::Percent(100)));
+        assert_eq!(asked_and_reserved(&users, "1/8", None, all), None);
     }
 
     #[test]
     fn shards_become_memory_and_weight_of_the_job() {
-        let step = [(SHARDS, "3"), ("SLURM_GPUS_ON_NODE", "1")];
+        let step = [(SHARDS, "3"), (GPUS, "1")];
         let part = asked(&step, "1/8", None).expect("it has shards");
         assert_eq!(part.settings(), ["memory=37%", "weight=30"]);
         let size = asked(&step, "10GiB", None).expect("it has shards");
@@ -271,10 +295,8 @@ mod tests {
     fn a_job_without_gpu_is_left_alone_and_one_with_whole_gpus_has_no_limit() {
         assert_eq!(asked(&[("SLURM_JOB_ID", "1")], "1/8", None), None);
         assert_eq!(asked(&[(SHARDS, "0")], "1/8", None), None);
-        let whole = asked(&[("SLURM_GPUS_ON_NODE", "2")], "1/8", None).expect("it has GPUs");
+        let whole = asked(&[(GPUS, "2")], "1/8", None).expect("it has GPUs");
         assert!(!whole.limits(), "{whole:?}");
-        let wish = asked(&[("SLURM_JOB_ID", "1")], "1/8", Some("8GiB")).expect("it asks");
-        assert_eq!(wish.settings(), ["memory=8GiB"]);
     }
 
     #[test]
@@ -312,6 +334,8 @@ mod tests {
         for wrong in ["", "1;x", "../1", "12345678901"] {
             assert_eq!(group(wrong), None, "{wrong}");
         }
+        assert!(is_group("slurm-4711"));
+        assert!(!is_group("slurm-interns") && !is_group("4711"));
     }
 
     #[test]

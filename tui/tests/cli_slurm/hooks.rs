@@ -1,6 +1,7 @@
 //! The hooks without Slurm: they read Slurm's environment and print lines.
 
-use gpushare_testbed::{Need, needs, own_run};
+use gpushare_testbed::{Need, Testbed, needs, own_run};
+use shm_layout::{Identity, LaunchLimits, Segments};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -16,6 +17,13 @@ fn hook(world: &World, words: &[&str], environment: &[(&str, &str)]) -> Said {
     command.said()
 }
 
+/// Runs a TaskProlog on a machine with a GPU that NVML lists.
+fn prolog_on(bed: &Testbed, shard: &str, environment: &[(&str, &str)]) -> Said {
+    let mut command = bed.gpushare(&["slurm", "task-prolog", "--shard", shard]);
+    command.envs(environment.iter().copied());
+    command.said()
+}
+
 const STEP: [(&str, &str); 3] = [
     ("SLURM_JOB_ID", "12"),
     ("SLURM_SHARDS_ON_NODE", "2"),
@@ -23,7 +31,13 @@ const STEP: [(&str, &str); 3] = [
 ];
 
 fn groups(world: &World) -> Vec<(String, String, u64)> {
-    let shown = world.gpushare(&["group", "show", "--json"]).done().json();
+    shown(world.gpushare(&SHOW))
+}
+
+const SHOW: [&str; 3] = ["group", "show", "--json"];
+
+fn shown(said: Said) -> Vec<(String, String, u64)> {
+    let shown = said.done().json();
     let groups = shown["groups"].as_array().expect("a list").iter();
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     groups
@@ -91,17 +105,27 @@ fn a_job_has_what_it_reserves_within_its_memory() {
 }
 
 #[test]
-fn a_job_without_a_gpu_reserves_nothing() {
+fn a_job_without_a_gpu_reserves_nothing_and_has_no_group() {
     let world = World::new();
-    let step = [STEP[0], STEP[2], ("GPUSHARE_GPU_RESERVE", "100%")];
+    world.gpushare(&["init"]).done();
+    let step = [
+        STEP[0],
+        STEP[2],
+        ("GPUSHARE_GPU_RESERVE", "100%"),
+        // Slurm leaves these two to the user.
+        ("SLURM_JOB_GPUS", "0"),
+        ("SLURM_STEP_GPUS", "0"),
+    ];
     let said = hook(&world, &["task-prolog", "--gpu-mem=100%"], &step).done();
     assert!(said.out.contains("--gpu-reserve needs"), "{said:?}");
-    let shown = world.gpushare(&["group", "show", "--json"]).done().json();
-    assert_eq!(
-        shown["groups"][0]["reserve"],
-        serde_json::Value::Null,
-        "{shown}"
+    let each = "--gpu-mem 100% limits each process and not the job, because Slurm gave";
+    assert!(said.out.contains(each), "{said:?}");
+    assert!(
+        said.out.ends_with("export GPUSHARE_MEMORY=100%\n"),
+        "{said:?}"
     );
+    assert!(!said.out.contains("GPUSHARE_GROUP"), "{said:?}");
+    assert_eq!(groups(&world), []);
 }
 
 #[test]
@@ -109,7 +133,9 @@ fn a_wish_below_the_shards_limits_the_job_and_not_each_process() {
     let world = World::new();
     let step = [STEP[0], STEP[1], ("GPUSHARE_GPU_MEM", "2GiB")];
     let prolog = ["task-prolog", "--shard", "1/8"];
-    // Nothing here says how large the GPUs are.
+    // Nothing here says how large the GPUs are: any process can enter a device.
+    let user = world.actor("user");
+    user.enter(0);
     let said = hook(&world, &prolog, &step).done();
     assert!(
         said.out
@@ -120,17 +146,31 @@ fn a_wish_below_the_shards_limits_the_job_and_not_each_process() {
         said.out.contains("export GPUSHARE_MEMORY=2GiB\n"),
         "{said:?}"
     );
-    hook(&world, &["epilog"], &step).done();
-    // The test's devices have 16 GiB, of which the job's shards are 4.
-    let user = world.actor("user");
-    user.enter(0);
-    let said = hook(&world, &prolog, &step).done();
+    // NVML's GPU has 8 GiB, of which the job's shards are 2.
+    let bed = Testbed::with_scenario("one-gpu");
+    let step = [STEP[0], STEP[1], ("GPUSHARE_GPU_MEM", "1GiB")];
+    let said = prolog_on(&bed, "1/8", &step).done();
     assert!(!said.out.contains("GPUSHARE_MEMORY"), "{said:?}");
     let one = |memory: &str| vec![("slurm-12".to_owned(), memory.to_owned(), 20)];
-    assert_eq!(groups(&world), one("2GiB"));
+    assert_eq!(shown(bed.gpushare(&SHOW).said()), one("1GiB"));
     // A later step without the wish has all of the shards.
-    hook(&world, &prolog, &STEP).done();
-    assert_eq!(groups(&world), one("25%"));
+    prolog_on(&bed, "1/8", &STEP).done();
+    assert_eq!(shown(bed.gpushare(&SHOW).said()), one("25%"));
+}
+
+#[test]
+fn a_small_gpu_that_a_process_made_up_gives_a_job_no_more_memory() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let segments = Segments::open_workload(bed.dir()).expect("our own directory");
+    let identity = Identity::of_self("tenant");
+    let tenant = shm_layout::register(&segments, &identity, &LaunchLimits::default());
+    let tenant = tenant.expect("a free slot");
+    let made_up = tenant.add_device([9; 16], 0, "Made-up GPU", 64 << 20, 0);
+    made_up.expect("room for a device");
+    let step = [STEP[0], STEP[1], ("GPUSHARE_GPU_MEM", "100%")];
+    prolog_on(&bed, "1GiB", &step).done();
+    let shards = [("slurm-12".to_owned(), "2GiB".to_owned(), 20_u64)];
+    assert_eq!(shown(bed.gpushare(&SHOW).said()), shards);
 }
 
 #[test]

@@ -112,6 +112,18 @@ fn every_way_to_start_a_step_gives_it_the_jobs_group() {
         !cpus.out.contains("GPUSHARE_NAME") && !cpus.out.contains("LD_PRELOAD"),
         "{cpus:?}"
     );
+    // Without a GPU the user's word for one counts for nothing.
+    let forged = [
+        "--gpu-mem=100%",
+        "--gpu-reserve=100%",
+        "--export=ALL,SLURM_JOB_GPUS=0,SLURM_STEP_GPUS=0",
+        "/usr/bin/env",
+    ];
+    let forged = cluster.run("srun", &forged).done();
+    assert!(
+        forged.out.contains("GPUSHARE_MEMORY=100%\n") && !forged.out.contains("GPUSHARE_GROUP"),
+        "{forged:?}"
+    );
     let whole = cluster
         .run("srun", &["-J", "whole", "--gres=gpu:1", "/usr/bin/env"])
         .done();

@@ -19,7 +19,8 @@ mod task_prolog;
 ///
 /// All processes of a job are one group, slurm-JOBID. Its memory is what the job's shards are worth, or less with
 /// --gpu-mem, and no other job takes what --gpu-reserve says of it; its members have the weight 10 for each shard, and the job's
-/// name. Jobs with whole GPUs are shown and not limited; jobs without a GPU are left alone. Slurm calls the two hooks below, by a
+/// name. Jobs with whole GPUs are shown and not limited. Jobs without a GPU are left alone, unless they have --gpu-mem, which then
+/// limits each of their processes. Slurm calls the two hooks below, by a
 /// SPANK plugin (which also adds the two options to srun, sbatch and salloc) or as TaskProlog and Epilog. They always exit with 0, so that no node is drained because of them, and say on
 /// standard error what they could not do.
 #[derive(Debug, clap::Subcommand)]

@@ -9,11 +9,12 @@ use crate::{Done, segments};
 use gpushare_base::host::artifacts;
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
-use gpushare_base::text::units::parse_amount;
+use gpushare_base::text::units::{Amount, parse_amount};
 use gpushare_control::audit::Place;
 use gpushare_control::{EditRequest, Installation as _, group};
 use gpushare_launch::program::wrong_value;
 use gpushare_launch::slurm::{Asked, Shard, grows};
+use gpushare_observe::source::nvml::Watch;
 
 /// Print the environment of a step's processes as export NAME=value, and make the job's group
 ///
@@ -27,12 +28,12 @@ pub struct Args {
     shard: Option<String>,
     /// Memory of each GPU that all processes of the job may use together [default: what GPUSHARE_GPU_MEM says]
     ///
-    /// Never more than its shards are worth.
+    /// Never more than its shards are worth. In a job without shards and GPUs it limits each process.
     #[arg(long, value_name = "SIZE|%")]
     gpu_mem: Option<String>,
     /// Memory of each GPU that no process outside the job can take [default: what GPUSHARE_GPU_RESERVE says]
     ///
-    /// Never more than the job may use, so it needs shards or --gpu-mem. Under a TaskProlog alone with a broker there is none.
+    /// Never more than the job may use, so it needs shards, or whole GPUs and --gpu-mem. Under a TaskProlog alone with a broker there is none.
     #[arg(long, value_name = "SIZE|%")]
     gpu_reserve: Option<String>,
 }
@@ -95,17 +96,16 @@ fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
     }
     lines.extend(asked.name.clone().map(|name| (variables::NAME, name)));
     if !asked.limits() {
+        let why = "Slurm gave the job neither shards nor GPUs";
+        said.extend(asked.each.map(|each| limits_each(each, why)));
+        lines.extend(asked.each.map(|each| (variables::MEMORY, each.to_string())));
         return Ok(lines);
     }
     lines.push((variables::GROUP, job.group.clone()));
     let each = match make(&job.group, &asked) {
         Ok(()) => {
-            said.extend(asked.each.map(|each| {
-                format!(
-                    "--gpu-mem {each} limits each process and not the job, because the size of the GPUs is unknown here; write it \
-                     as the shards are, by a size or by a share"
-                )
-            }));
+            let why = "the size of the GPUs is unknown here; write it as the shards are, by a size or by a share";
+            said.extend(asked.each.map(|each| limits_each(each, why)));
             asked.each
         }
         Err(failure) => {
@@ -125,11 +125,18 @@ fn prepare(args: &Args, said: &mut Vec<String>) -> Result<Lines, Failure> {
     Ok(lines)
 }
 
-/// Returns the bytes of the smallest GPU of this node, as NVML or the programs that use the GPUs say.
+fn limits_each(each: Amount, why: &str) -> String {
+    format!("--gpu-mem {each} limits each process and not the job, because {why}")
+}
+
+/// Returns the bytes of the smallest GPU of this node, if NVML reports the size of each. The devices in the segments do not count:
+/// any process can enter one that does not exist.
 fn smallest() -> Option<u64> {
-    let sample = segments::sample_to_edit(&segments::dir().ok()?).ok()?;
-    let sizes = sample.devices.iter().map(|device| device.total_bytes);
-    sizes.filter(|bytes| *bytes > 0).min()
+    let nvml = Watch::once(&segments::dir().ok()?.path);
+    nvml.settle(segments::NVML);
+    let devices = nvml.latest().devices;
+    let sizes = devices.iter().map(|device| device.total_bytes);
+    sizes.min().filter(|bytes| *bytes > 0)
 }
 
 /// Makes the job's group, or raises its memory for a step that needs more than those before it. An operator's changes are
