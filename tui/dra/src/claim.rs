@@ -123,34 +123,49 @@ struct Consumer {
 /// Returns the name of a container that uses more than one of these claims. A process can be in one group only, so the
 /// limits of the others would be lost.
 pub fn container_with_two(pod: &Value, claims: &[&str]) -> Option<String> {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    // The pod names its claims, or Kubernetes made them from a template.
-    let entries = list(&pod["spec"]["resourceClaims"]);
-    let made = list(&pod["status"]["resourceClaimStatuses"]);
-    let ours: Vec<&Value> = entries
-        .iter()
-        .chain(&made)
-        .filter(|entry| {
-            claims
-                .iter()
-                .any(|claim| entry["resourceClaimName"] == **claim)
-        })
-        .map(|entry| &entry["name"])
-        .collect();
-    let of_container = |container: &Value| {
-        let used = list(&container["resources"]["claims"]);
-        let used: BTreeSet<String> = used.iter().map(|one| one["name"].to_string()).collect();
-        let both = ours
-            .iter()
-            .filter(|name| used.contains(&name.to_string()))
-            .count()
-            > 1;
-        both.then(|| container["name"].as_str().unwrap_or_default().to_owned())
+    let uses_it = |container: &Value, claim: &str| !uses(pod, container, claim).is_empty();
+    container(pod, |container| {
+        let used = claims.iter().filter(|claim| uses_it(container, claim));
+        used.count() > 1
+    })
+}
+
+/// Returns the name of a container that uses a claim without any of these requests of it. It would have no device of this driver, and
+/// so no limit.
+pub fn container_without(pod: &Value, claim: &str, requests: &[&str]) -> Option<String> {
+    // Without a request, all of the claim is meant.
+    let has_ours = |used: &&Value| {
+        let request = used["request"].as_str().unwrap_or_default();
+        request.is_empty() || requests.contains(&request)
     };
-    let kinds = ["initContainers", "containers"];
-    kinds
-        .iter()
-        .find_map(|kind| list(&pod["spec"][kind]).iter().find_map(of_container))
+    container(pod, |container| {
+        let used = uses(pod, container, claim);
+        !used.is_empty() && !used.iter().any(has_ours)
+    })
+}
+
+/// Returns the name of the first container that is meant.
+fn container(pod: &Value, is_meant: impl Fn(&Value) -> bool) -> Option<String> {
+    let mut kinds = ["initContainers", "containers"].into_iter();
+    let found = kinds.find_map(|kind| list(&pod["spec"][kind]).iter().find(|one| is_meant(one)))?;
+    Some(found["name"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Returns a container's uses of a claim.
+fn uses<'c>(pod: &Value, container: &'c Value, claim: &str) -> Vec<&'c Value> {
+    // The pod names its claims, or Kubernetes made them from a template.
+    let named = list(&pod["spec"]["resourceClaims"]).iter();
+    let made = list(&pod["status"]["resourceClaimStatuses"]).iter();
+    let of_claim = named
+        .chain(made)
+        .filter(|entry| entry["resourceClaimName"] == *claim);
+    let names: Vec<&Value> = of_claim.map(|entry| &entry["name"]).collect();
+    let used = list(&container["resources"]["claims"]).iter();
+    used.filter(|used| names.contains(&&used["name"])).collect()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The limits that a claim asks for.
@@ -318,12 +333,18 @@ impl Asked {
             return Err(format!("its parameters for {DRIVER}: {complaint}"));
         }
         let asked = environment.limits.settings;
-        let raises = asked.weight.is_some_and(|weight| weight > PLAIN_WEIGHT)
-            || asked.priority.is_some_and(|priority| priority > 0);
-        if raises && !of_class {
+        if asked.weight.is_some_and(|weight| weight > PLAIN_WEIGHT) && !of_class {
             return Err(format!(
-                "a claim may ask for a weight up to {PLAIN_WEIGHT} and a priority up to 0; more is for a DeviceClass"
+                "a claim may ask for a weight up to {PLAIN_WEIGHT}; more is for a DeviceClass"
             ));
+        }
+        // The group of the claim has no priority, and the broker takes none above 0 from a launch: it would be lost in silence.
+        if asked.priority.is_some_and(|priority| priority > 0) {
+            return Err(
+                "a claim and a DeviceClass may ask for a priority up to 0; what is urgent gets more weight by a DeviceClass, under \
+                 order=fair"
+                    .into(),
+            );
         }
         self.weight = asked.weight.or(self.weight);
         match asked.reserve {

@@ -14,7 +14,7 @@ use gpushare_dra::grpc;
 use gpushare_dra::node::{self, Node};
 use gpushare_dra::plugin::{Plugin, say};
 use gpushare_dra::slices::{self, Gpu, Mode};
-use gpushare_observe::source::live::Live;
+use gpushare_observe::source::nvml::Watch;
 use shm_layout::text::PathText as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -150,15 +150,14 @@ fn gpus(options: &Options, run: &Path) -> Result<Vec<Gpu>, String> {
     if options.mode == Mode::Limits {
         return Ok(Vec::new());
     }
-    let mut live = Live::new(run, true).without_events();
-    live.settle(NVML);
-    let sample = live.look().map_err(|error| error.to_string())?;
-    let gpus: Vec<Gpu> = sample
-        .devices
-        .iter()
+    // The devices in the segments are left out: any process can enter one that does not exist.
+    let nvml = Watch::once(run);
+    nvml.settle(NVML);
+    let devices = nvml.latest().devices.into_iter();
+    let gpus: Vec<Gpu> = devices
         .map(|device| Gpu {
-            uuid: device.uuid.clone(),
-            product: device.name.clone(),
+            uuid: device.uuid,
+            product: device.name,
             bytes: device.total_bytes,
         })
         .collect();

@@ -10,7 +10,7 @@ use shm_layout::text::without_error_numbers;
 use tokio::sync::Notify;
 
 use crate::api::{Api, RESOURCES, Unanswered};
-use crate::claim::{DRIVER, ResourceClaim, container_with_two};
+use crate::claim::{DRIVER, ResourceClaim, container_with_two, container_without};
 use crate::grpc::{Refusal, Service};
 use crate::messages::{
     Claim, Claims, DRA, Device, Empty, PluginInfo, PrepareAnswer, Prepared, REGISTRATION,
@@ -131,7 +131,7 @@ impl Plugin {
             None => {
                 let claim = self.read(claim).map_err(named)?;
                 let (note, remarks) = node.decide(&claim).map_err(named)?;
-                self.alone(&node, &claim, &note).map_err(named)?;
+                self.check_pods(&node, &claim, &note).map_err(named)?;
                 remarks.into_iter().for_each(|remark| drop(named(remark)));
                 note
             }
@@ -147,21 +147,31 @@ impl Plugin {
         Ok(devices(note))
     }
 
-    /// Checks that no container has another claim of this driver.
-    fn alone(&self, node: &Node, claim: &ResourceClaim, note: &Note) -> Result<(), String> {
+    /// Checks that each container with the claim has a device of this driver, and no other claim of it.
+    fn check_pods(&self, node: &Node, claim: &ResourceClaim, note: &Note) -> Result<(), String> {
         let mut others = node.all();
         others.retain(|other| other.uid != note.uid && !other.pods.is_disjoint(&note.pods));
-        if others.is_empty() {
-            return Ok(());
-        }
         let names: Vec<&str> = others
             .iter()
             .chain([note])
             .map(|note| &*note.name)
             .collect();
+        let requests: Vec<&str> = note.devices.iter().map(|one| &*one.request).collect();
         for pod in claim.pod_names() {
             let path = format!("/api/v1/namespaces/{}/pods/{pod}", note.namespace);
-            let pod = self.api.get(&path).map_err(|why| why.to_string())?;
+            let pod = match self.api.get(&path) {
+                Ok(pod) => pod,
+                // Its containers do not start any more.
+                Err(Unanswered::Missing) => continue,
+                Err(why) => return Err(why.to_string()),
+            };
+            if let Some(container) = container_without(&pod, &note.name, &requests) {
+                return Err(format!(
+                    "the container {container} uses this claim without its request {}, so it would have the GPU without the limit; \
+                     give the container all of the claim, or that request too",
+                    requests.join(" or ")
+                ));
+            }
             if let Some(container) = container_with_two(&pod, &names) {
                 return Err(format!(
                     "the container {container} has two claims of {DRIVER}, and a process keeps to one; give each container one, with \

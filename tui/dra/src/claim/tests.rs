@@ -67,7 +67,33 @@ fn a_container_with_two_claims_is_found_and_two_containers_with_one_each_are_fin
 }
 
 #[test]
-fn a_claim_may_ask_for_less_than_others_have_and_a_class_for_more() {
+fn a_container_with_the_gpu_alone_is_found_and_one_with_the_limits_is_fine() {
+    let pod = |kind: &str, claims: Value| {
+        json!({ "spec": {
+            "resourceClaims": [{ "name": "a", "resourceClaimName": "one" }, { "name": "b", "resourceClaimName": "two" }],
+            kind: [{ "name": "train", "resources": { "claims": claims } }],
+        } })
+    };
+    let gpu = json!({ "name": "a", "request": "gpu" });
+    for (claims, is_found) in [
+        (json!([gpu]), true),
+        (json!([gpu, { "name": "a", "request": "limits" }]), false),
+        (json!([{ "name": "a" }]), false),
+        (json!([gpu, { "name": "a" }]), false),
+        // Those of another claim do not limit this one's GPU.
+        (json!([gpu, { "name": "b", "request": "limits" }]), true),
+        (json!([{ "name": "b", "request": "gpu" }]), false),
+        (json!([]), false),
+    ] {
+        for kind in ["containers", "initContainers"] {
+            let found = container_without(&pod(kind, claims.clone()), "one", &["limits"]);
+            assert_eq!(found.is_some(), is_found, "{claims}");
+        }
+    }
+}
+
+#[test]
+fn a_claim_may_ask_for_less_than_others_have_and_a_class_for_more_weight() {
     let results = json!([result(DRIVER, Some("2Gi"))]);
     let asked = |source: &str, more: Value| {
         let mut parameters = json!({ "apiVersion": PARAMETERS, "kind": "Share" });
@@ -85,7 +111,10 @@ fn a_claim_may_ask_for_less_than_others_have_and_a_class_for_more() {
         fine.env,
         [(variables::ON_FULL.to_owned(), "wait=10m".to_owned())]
     );
-    assert!(asked("FromClass", json!({ "weight": 300, "priority": 5 })).is_ok());
+    assert!(asked("FromClass", json!({ "weight": 300, "priority": -5 })).is_ok());
+    // No group has a priority, and the broker takes none above 0 from a launch.
+    let lost = asked("FromClass", json!({ "weight": 300, "priority": 5 }));
+    assert!(lost.expect_err("refused").contains("a priority up to 0"));
     for wrong in [
         json!({ "weight": 101 }),
         json!({ "priority": 1 }),

@@ -111,9 +111,12 @@ fn what_cannot_be_done_is_a_sentence_for_the_pods_events_and_leaves_nothing() {
     assert_eq!(kubelet.prepare(&claim).error, "");
 
     let second = beside(&node, "6");
+    let third = beside(&node, "7");
     let pod = json!({ "spec": {
-        "resourceClaims": [{ "name": "a", "resourceClaimName": claim.name }, { "name": "b", "resourceClaimName": second.name }],
-        "containers": [{ "name": "train", "resources": { "claims": [{ "name": "a" }, { "name": "b" }] } }],
+        "resourceClaims": [{ "name": "a", "resourceClaimName": claim.name }, { "name": "b", "resourceClaimName": second.name },
+            { "name": "c", "resourceClaimName": third.name }],
+        "containers": [{ "name": "train", "resources": { "claims": [{ "name": "a" }, { "name": "b" }] } },
+            { "name": "eval", "resources": { "claims": [{ "name": "c", "request": "gpu" }] } }],
     } });
     node.put("/api/v1/namespaces/ml/pods/train", pod);
     let differ = json!([
@@ -133,6 +136,10 @@ fn what_cannot_be_done_is_a_sentence_for_the_pods_events_and_leaves_nothing() {
     };
     for (claim, why) in [
         (second, "the container train has two claims"),
+        (
+            third,
+            "the container eval uses this claim without its request limits",
+        ),
         (differ, "different shares of memory"),
         (foreign, "no device of gpushare.dev"),
         (of("4", "nowhere"), "there is no such object"),

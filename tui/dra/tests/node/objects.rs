@@ -12,6 +12,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::api::resource::v1::{self as resource, ResourceSlice};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use shm_layout::{Identity, LaunchLimits, Segments};
 
 use crate::support::*;
 
@@ -55,19 +56,22 @@ fn the_slice_of_a_node_is_published_and_put_right_and_says_what_there_is() {
     node.put(SLICE, slice);
     node.kill_driver();
 
+    // Any process can enter a device that does not exist.
+    std::fs::create_dir_all(node.run()).expect("ours");
+    let segments = Segments::open_workload(&node.run()).expect("our own directory");
+    let (identity, limits) = (Identity::of_self("tenant"), LaunchLimits::default());
+    let tenant = shm_layout::register(&segments, &identity, &limits).expect("a free slot");
+    let made_up = tenant.add_device([9; 16], 0, "Made-up GPU", 64 << 20, 0);
+    made_up.expect("room for a device");
+    let own = node.driver(&["--mode", "gpus"]);
+    let silent = Testbed::with_scenario("no-nvml");
+    let ended = Watched::spawn(&mut on_simulated(&silent, &own)).wait_output();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(said.contains("NVML lists no GPU"), "{said}");
+
     // As after a change of the driver's mode: the GPUs replace the share, in a newer generation.
     let sim = Testbed::with_scenario("two-gpus");
-    let like = sim.sim_only("true");
-    let own = node.driver(&["--mode", "gpus"]);
-    let mut driver = Command::new(own.get_program());
-    driver.args(own.get_args());
-    for (name, value) in like.get_envs().chain(own.get_envs()) {
-        match value {
-            Some(value) => driver.env(name, value),
-            None => driver.env_remove(name),
-        };
-    }
-    let driver = Watched::spawn(&mut driver);
+    let driver = Watched::spawn(&mut on_simulated(&sim, &own));
     eventually("the GPUs are published", PATIENCE, || {
         assert!(!driver.ended(), "{}", driver.stderr());
         node.object(SLICE).expect("there")["spec"]["pool"]["generation"] == 2
@@ -87,6 +91,20 @@ fn the_slice_of_a_node_is_published_and_put_right_and_says_what_there_is() {
             .expect("text")
             .ends_with("Mi")
     );
+}
+
+/// Returns the command on a simulated machine.
+fn on_simulated(sim: &Testbed, own: &Command) -> Command {
+    let like = sim.sim_only("true");
+    let mut command = Command::new(own.get_program());
+    command.args(own.get_args());
+    for (name, value) in like.get_envs().chain(own.get_envs()) {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
 }
 
 pub const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/k8s");
@@ -249,6 +267,13 @@ fn the_manifests_and_examples_are_objects_of_kubernetes_and_start_our_programs()
         .as_array()
         .expect("a list")
     {
+        // Both ask NVML.
+        let env = container["env"].as_array().expect("a list");
+        assert!(
+            env.iter()
+                .any(|one| one["name"] == "NVIDIA_VISIBLE_DEVICES"),
+            "{container}"
+        );
         let words = container["command"].as_array().expect("a list");
         let words: Vec<&str> = words
             .iter()
@@ -266,6 +291,24 @@ fn the_manifests_and_examples_are_objects_of_kubernetes_and_start_our_programs()
             .expect("it starts");
         assert!(said.status.success(), "{words:?}: {said:?}");
     }
+}
+
+#[test]
+fn the_brokers_metrics_have_the_figures_of_nvml() {
+    let Some(node) = Node::new() else { return };
+    let sim = Testbed::with_scenario("one-gpu");
+    let serve = node.gpushare(&["serve", "--everyone", "--metrics", "127.0.0.1:0"]);
+    let mut broker = Watched::spawn(&mut on_simulated(&sim, &serve));
+    assert!(broker.line().contains("serving"));
+    let said = broker.line();
+    let url = said.strip_prefix("metrics: ");
+    let url = url.unwrap_or_else(|| panic!("{said}"));
+    eventually("the page has the GPU's utilisation", PATIENCE, || {
+        let mut curl = Command::new("curl");
+        let page = curl.args(["--silent", "--noproxy", "*", url]).output();
+        let page = page.expect("it starts").stdout;
+        String::from_utf8_lossy(&page).contains("gpushare_device_util_ratio{")
+    });
 }
 
 #[test]
