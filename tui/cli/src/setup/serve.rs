@@ -76,8 +76,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         .map(|listener| {
             let address = listener.local_addr()?;
             let access = metrics::access(address, args.metrics_token_file.as_deref())?;
-            // NVML is not used, because the broker's unit has no access to the devices.
-            let live = Live::new(&options.dir, false);
+            // Where NVML does not load, as under the unit's PrivateDevices, the page lacks its figures.
+            let live = Live::new(&options.dir, true);
             Ok::<_, Failure>((listener, address, Server::new(live, access)))
         })
         .transpose()?;
