@@ -356,6 +356,34 @@ fn what_is_exported_is_applied_elsewhere_to_the_same_effect() {
 }
 
 #[test]
+fn the_groups_of_jobs_and_claims_are_not_exported_and_counted_in_a_comment() {
+    let world = World::new();
+    let groups = [
+        ("team", true),
+        ("slurm-interns", true),
+        ("slurm-4711", false),
+        ("k8s-111122223333444455556666777", false),
+        ("k8s-shared-1111222233334444555", false),
+    ];
+    for (group, _) in groups {
+        let create = ["group", "create", group, "memory=1GiB"];
+        world.gpushare(&create).done();
+    }
+    let config = world.gpushare(&["export-config"]).done().out;
+    let first = config.lines().next().expect("a line");
+    assert!(
+        first.starts_with("# Groups of Slurm jobs") && first.ends_with(": 3"),
+        "{config}"
+    );
+    for (group, stays) in groups {
+        let table = format!("[group.{group}]");
+        assert_eq!(config.contains(&table), stays, "{group}: {config}");
+    }
+    let file = write(&world, &config);
+    world.gpushare(&["apply", &file]).done();
+}
+
+#[test]
 fn a_rule_that_is_wrong_is_named_and_changes_nothing() {
     let world = World::new();
     let file = world.dir().join("limits.toml");

@@ -2,16 +2,18 @@
 
 use std::io::Write;
 
-use shm_layout::{DeviceSet, QuotaValue, Segments, format_uuid, settings};
+use shm_layout::{DeviceSet, GroupSet, QuotaValue, Segments, format_uuid, settings};
 
 use crate::{Done, segments};
 use gpushare_base::text::exit::{Exit, Failure};
+use gpushare_broker::pods;
 use gpushare_control::manifest::{Manifest, Value};
 use gpushare_control::rule;
+use gpushare_launch::slurm;
 
 /// Write policies, limits, groups and rules in force as a file for gpushare apply
 ///
-/// Settings of running processes and what ends by itself (--for) are left out.
+/// Settings of running processes, the groups of Slurm jobs and of claims of Kubernetes, and what ends by itself (--for) are left out.
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 
@@ -34,7 +36,8 @@ pub fn run(_: &Args, out: &mut dyn Write) -> Done {
     for (uuid, set) in &settings.devices {
         device(format_uuid(*uuid, false), set);
     }
-    for group in settings.groups {
+    let all = settings.groups.len();
+    for group in settings.groups.into_iter().filter(stays) {
         let words = group.set.words().into_iter();
         let set = words.map(|(about, value)| (about.word, value)).collect();
         manifest.group.insert(group.name, set);
@@ -45,8 +48,22 @@ pub fn run(_: &Args, out: &mut dyn Write) -> Done {
     }
     let text = toml::to_string_pretty(&manifest)
         .map_err(|error| Failure::failed(format!("the settings cannot be written: {error}")))?;
+    let left_out = all - manifest.group.len();
+    if left_out > 0 {
+        writeln!(
+            out,
+            "# Groups of Slurm jobs and of claims of Kubernetes, left out because they end with their jobs and pods: {left_out}\n"
+        )?;
+    }
     out.write_all(text.as_bytes())?;
     Ok(Exit::Done)
+}
+
+/// Returns false for the group of a job or a claim: made again at a boot, it would keep its memory reserved for ever.
+fn stays(group: &GroupSet) -> bool {
+    // A claim's group is this prefix and the claim's UID.
+    let of_claims = pods::group("", false);
+    !slurm::is_group(&group.name) && !group.name.starts_with(&of_claims)
 }
 
 /// Returns a policy and the device's memory settings, as `policy set` takes them.
