@@ -296,7 +296,10 @@ fn debian(package: &Path, root: &Path) {
         unit.expect("installed")
             .contains("ExecStart=/usr/bin/gpushare")
     );
+    let log = root.join("var/log/gpushare");
+    fs::create_dir_all(&log).expect("ours");
     dpkg(&["--purge", "gpushare"]);
+    assert!(!log.exists());
     let left = root.join("usr");
     assert!(
         !left.exists(),

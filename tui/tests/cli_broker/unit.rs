@@ -41,6 +41,14 @@ fn systemd_knows_every_line_of_the_unit() {
 }
 
 #[test]
+fn the_unit_is_not_started_again_where_that_cannot_help() {
+    let codes = UNIT
+        .lines()
+        .find_map(|line| line.strip_prefix("RestartPreventExitStatus="));
+    assert_eq!(codes, Some("2 4 5"));
+}
+
+#[test]
 fn the_unit_makes_its_directories_itself() {
     for line in [
         "RuntimeDirectory=gpushare",
