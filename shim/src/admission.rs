@@ -244,12 +244,11 @@ fn find(
 
 /// Returns the context, and so the device, of the submission.
 fn locate(process: &'static ManagedProcess, thread: &Thread, key: usize) -> Result<Used, Bypass> {
-    let (context, ordinal) = process.bind_thread(thread)?;
-    // The context of a stream is fixed, so its entry names that context.
-    if (process.devices.len() > 1 || process.memory.has_created_contexts())
-        && let Some(home) = process
-            .use_of_stream(key)
-            .filter(|home| home.context != context)
+    let here = process.bind_thread(thread);
+    let is_here = |home: &Used| here.is_ok_and(|(context, _)| context == home.context);
+    // The context of a stream is fixed, so its entry names that context. A stream with a handle needs no current one.
+    if (here.is_err() || process.devices.len() > 1 || process.memory.has_created_contexts())
+        && let Some(home) = process.use_of_stream(key).filter(|home| !is_here(home))
     {
         // The stream decides, not the current context: the thread uses the gate of the stream's device while it
         // submits there.
@@ -257,6 +256,7 @@ fn locate(process: &'static ManagedProcess, thread: &Thread, key: usize) -> Resu
         thread.bind_for_stream(gate, home.ordinal, home.context);
         return Ok(home);
     }
+    let (context, ordinal) = here?;
     Ok(Used {
         stream: key,
         context,

@@ -246,7 +246,7 @@ pub enum Bypass {
     Leaving,
     /// The process is evicted: the call waits until it is restored.
     Evicted,
-    /// No context is current: the driver returns the error itself.
+    /// No context is current, and the stream has no handle that names one: the driver returns the error itself.
     NoContext,
     /// The device has no entry in the slot.
     UnknownDevice,

@@ -1,4 +1,5 @@
-/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | graph | capture N | captures |
+/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | no-context (in a
+ * stream, and none is current) | ptds | graph | capture N | captures |
  * cpu [MS] | sleep MS | twodev | threads (a new one for each kernel) | exec (another program after the first
  * kernel)]
  * Prints "ready" after the first, then one line at the end: the number of kernels and the driver's number of
@@ -58,8 +59,10 @@ int main(int argc, char **argv) {
     if (init(0) || retain(&ctx[0], 0) || set(ctx[0])) return 1;
     int two = !strcmp(how, "twodev");
     if (two && retain(&ctx[1], 1)) return 1;
-    int count = !strcmp(how, "streams") ? 8 : 0;
+    int none = !strcmp(how, "no-context");
+    int count = !strcmp(how, "streams") ? 8 : none;
     for (int i = 0; i < count; i++) create(&streams[i], 1);
+    if (none) set(NULL);
     if (!strcmp(how, "capture")) {
         void *stream, *graph;
         create(&stream, 1);

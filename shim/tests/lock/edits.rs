@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpushare_testbed::eventually;
+use gpushare_testbed::{Watched, eventually};
 use shm_layout::{Change, PolicyKind, Set, ShareEdit, SlotId, clock};
 
 use crate::stage::{PATIENCE, Stage};
@@ -77,10 +77,12 @@ fn a_cap_set_while_a_program_runs_holds_it_back_until_it_is_taken_off() {
     });
 }
 
-#[test]
-fn a_paused_program_launches_nothing_until_it_is_resumed() {
+/// Checks that a paused spinner launches nothing until it is resumed.
+fn is_paused(words: &str, devices: &str) {
     let stage = Stage::new();
-    let spinner = stage.started("timeslice=5ms", "60 200 2");
+    let mut command = stage.spinner("timeslice=5ms", words);
+    let mut spinner = Watched::spawn(command.env("DEVICES", devices));
+    assert_eq!(spinner.line(), "ready");
     let slot = stage.slot_of(spinner.pid());
     let pause = |paused| share(slot, Set::To(paused), Set::Keep);
     stage.edit(&pause(true));
@@ -97,6 +99,18 @@ fn a_paused_program_launches_nothing_until_it_is_resumed() {
     eventually("it goes on", PATIENCE, || {
         stage.kernels().len() > after + 20
     });
+}
+
+#[test]
+fn a_paused_program_launches_nothing_until_it_is_resumed() {
+    is_paused("60 200 2", "1");
+}
+
+#[test]
+fn a_paused_program_launches_nothing_without_a_current_context_either() {
+    for devices in ["1", "2"] {
+        is_paused("60 200 0 no-context", devices);
+    }
 }
 
 /// Checks that a process does not keep a lock that is granted just as the policy ends.
@@ -122,7 +136,7 @@ fn a_waiter_is_let_go_when_the_policy_ends() {
     let stage = Stage::new();
     let greedy = "timeslice=60s idle=60s max-hold=60s";
     let _holder = stage.started(greedy, "60 100 0");
-    let mut waiter = gpushare_testbed::Watched::spawn(&mut stage.spinner(greedy, "0.2 100 0"));
+    let mut waiter = Watched::spawn(&mut stage.spinner(greedy, "0.2 100 0"));
     eventually("it waits", PATIENCE, || {
         !stage.snapshot().devices[0].waiters.is_empty()
     });

@@ -67,6 +67,7 @@ programs! {
     pool_is_shared_between_processes
     pool_memory_goes_with_the_primary_context
     pool_trim_returns_what_is_reserved
+    streams_name_their_context
     vmm_alias_sees_the_same_bytes
     vmm_segment_grows
 }

@@ -34,8 +34,12 @@ fn is_pageable(address: u64) -> bool {
 
 /// Returns the plan of a copy within device memory. Memory of a pool on the host is no device memory, unless the pool
 /// has given the device access (driver 580.159.04).
-fn within_device(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> Result<Plan, CUerror> {
-    let ordinal = current()?.device;
+fn within_device(
+    ordinal: i32,
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    bytes: usize,
+) -> Result<Plan, CUerror> {
     let plan = Plan::linear((to, DEVICE), (from, DEVICE), bytes)?;
     if bytes > 0
         && [to, from]
@@ -84,7 +88,6 @@ impl Plan {
 
     /// Queues it. Memory of the host that is not pinned is read before the call returns, or written.
     fn queue(mut self, default: DefaultStream, stream: CUstream) -> CUresult {
-        current()?;
         let stream = context::stream(default, stream)?;
         if self.copy.width == 0 {
             return Ok(());
@@ -110,7 +113,7 @@ faces! {
         Plan::linear((to, None), (from, None), bytes)?.run(default)
     }
     "cuMemcpyAsync" 4000 cuMemcpyAsync (to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) / cuMemcpyAsync_ptsz 7000 |default| {
-        current()?;
+        context::check_current_for(stream)?;
         Plan::linear((to, None), (from, None), bytes)?.queue(default, stream)
     }
     "cuMemcpyHtoD" 3020 cuMemcpyHtoD_v2 (to: CUdeviceptr, from: u64, bytes: usize) / cuMemcpyHtoD_v2_ptds 7000 |default| {
@@ -122,24 +125,24 @@ faces! {
         Plan::linear((to, HOST), (from, DEVICE), bytes)?.run(default)
     }
     "cuMemcpyDtoD" 3020 cuMemcpyDtoD_v2 (to: CUdeviceptr, from: CUdeviceptr, bytes: usize) / cuMemcpyDtoD_v2_ptds 7000 |default| {
-        within_device(to, from, bytes)?.run(default)
+        within_device(current()?.device, to, from, bytes)?.run(default)
     }
     "cuMemcpyHtoDAsync" 3020 cuMemcpyHtoDAsync_v2 (to: CUdeviceptr, from: u64, bytes: usize, stream: CUstream) / cuMemcpyHtoDAsync_v2_ptsz 7000 |default| {
-        current()?;
+        context::check_current_for(stream)?;
         if bytes as u64 >= LONG {
             mishap(Swap::Back)?;
         }
         Plan::linear((to, DEVICE), (from, HOST), bytes)?.queue(default, stream)
     }
     "cuMemcpyDtoHAsync" 3020 cuMemcpyDtoHAsync_v2 (to: u64, from: CUdeviceptr, bytes: usize, stream: CUstream) / cuMemcpyDtoHAsync_v2_ptsz 7000 |default| {
-        current()?;
+        context::check_current_for(stream)?;
         if bytes as u64 >= LONG {
             mishap(Swap::Out)?;
         }
         Plan::linear((to, HOST), (from, DEVICE), bytes)?.queue(default, stream)
     }
     "cuMemcpyDtoDAsync" 3020 cuMemcpyDtoDAsync_v2 (to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) / cuMemcpyDtoDAsync_v2_ptsz 7000 |default| {
-        within_device(to, from, bytes)?.queue(default, stream)
+        within_device(context::stream(default, stream)?.device, to, from, bytes)?.queue(default, stream)
     }
     "cuMemcpyPeer" 4000 cuMemcpyPeer (to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize) / cuMemcpyPeer_ptds 7000 |default| {
         context::by_handle(to_context)?;
@@ -172,11 +175,11 @@ faces! {
         plan_ends(End::Array(to, to_at), End::Array(from, from_at), bytes)?.run(default)
     }
     "cuMemcpyHtoAAsync" 3020 cuMemcpyHtoAAsync_v2 (to: CUarray, at: usize, from: *const c_void, bytes: usize, stream: CUstream) / cuMemcpyHtoAAsync_v2_ptsz 7000 |default| {
-        current()?;
+        context::check_current_for(stream)?;
         plan_ends(End::Array(to, at), End::Host(from), bytes)?.queue(default, stream)
     }
     "cuMemcpyAtoHAsync" 3020 cuMemcpyAtoHAsync_v2 (to: *const c_void, from: CUarray, at: usize, bytes: usize, stream: CUstream) / cuMemcpyAtoHAsync_v2_ptsz 7000 |default| {
-        current()?;
+        context::check_current_for(stream)?;
         plan_ends(End::Host(to), End::Array(from, at), bytes)?.queue(default, stream)
     }
     "cuMemcpy2D" 3020 cuMemcpy2D_v2 (copy: In<CUDA_MEMCPY2D>) / cuMemcpy2D_v2_ptds 7000 |default| {
@@ -188,7 +191,7 @@ faces! {
         plan_2d(copy)?.run(default)
     }
     "cuMemcpy2DAsync" 3020 cuMemcpy2DAsync_v2 (copy: In<CUDA_MEMCPY2D>, stream: CUstream) / cuMemcpy2DAsync_v2_ptsz 7000 |default| {
-        current()?;
+        context::check_current_for(stream)?;
         plan_2d(copy)?.queue(default, stream)
     }
     "cuMemcpy3D" 3020 cuMemcpy3D_v2 (copy: In<CUDA_MEMCPY3D>) / cuMemcpy3D_v2_ptds 7000 |default| {
@@ -196,7 +199,7 @@ faces! {
         plan_3d(copy)?.run(default)
     }
     "cuMemcpy3DAsync" 3020 cuMemcpy3DAsync_v2 (copy: In<CUDA_MEMCPY3D>, stream: CUstream) / cuMemcpy3DAsync_v2_ptsz 7000 |default| {
-        current()?;
+        context::check_current_for(stream)?;
         plan_3d(copy)?.queue(default, stream)
     }
     "cuMemcpy3DPeer" 4000 cuMemcpy3DPeer (copy: In<CUDA_MEMCPY3D_PEER>) / cuMemcpy3DPeer_ptds 7000 |default| {
@@ -204,7 +207,7 @@ faces! {
         plan_peer(copy)?.between_peers().run(default)
     }
     "cuMemcpy3DPeerAsync" 4000 cuMemcpy3DPeerAsync (copy: In<CUDA_MEMCPY3D_PEER>, stream: CUstream) / cuMemcpy3DPeerAsync_ptsz 7000 |default| {
-        current()?;
+        context::check_current_for(stream)?;
         plan_peer(copy)?.between_peers().queue(default, stream)
     }
     "cuMemcpyBatchAsync" 12080 cuMemcpyBatchAsync (to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: u64, starts: u64, attribute_count: usize, failed: Out<usize>, stream: CUstream) / cuMemcpyBatchAsync_ptsz 12080 |default| {
@@ -245,7 +248,7 @@ fn batch(
     failed: Out<usize>,
     stream: CUstream,
 ) -> CUresult {
-    current()?;
+    context::check_current_for(stream)?;
     if count == 0 || matches!(stream as usize, 0..=2) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }

@@ -33,7 +33,6 @@ faces! {
         launch(default, function, shape, stream, parameters, extra)
     }
     "cuLaunchKernelEx" 11060 cuLaunchKernelEx (config: In<CUlaunchConfig>, function: CUfunction, parameters: In<u64>, extra: In<usize>) / cuLaunchKernelEx_ptsz 11060 |default| {
-        current()?;
         let c = config.get()?;
         let shape = Shape {
             grid: [c.gridDimX, c.gridDimY, c.gridDimZ],
@@ -152,11 +151,11 @@ fn launch(
     parameters: In<u64>,
     extra: In<usize>,
 ) -> CUresult {
-    let context = current()?;
+    let stream = context::stream(default, stream)?;
     let function = module::function(handle)?;
-    context.load_code(function.handle)?;
+    context::by_handle(stream.context as _)?.load_code(function.handle)?;
     let launch = prepare(&function, shape, parameters, extra)?;
-    submit::submit(&context::stream(default, stream)?, Node::Kernel(launch))
+    submit::submit(&stream, Node::Kernel(launch))
 }
 
 fn cooperative(shape: Shape) -> CUresult {

@@ -61,7 +61,7 @@ fn free(address: CUdeviceptr) -> CUresult {
 
 /// Queues a memset, in stream order; with `sync`, waits for it.
 fn fill(default: DefaultStream, stream: CUstream, sync: bool, what: Fill) -> CUresult {
-    current()?;
+    context::check_current_for(stream)?;
     if what.width == 0 || what.height == 0 {
         return Ok(());
     }
