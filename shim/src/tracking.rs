@@ -46,7 +46,7 @@ pub struct Tracking {
     pub pools: pool::Homes,
     /// The pools that may keep freed memory.
     pub caching: pool::Caching,
-    /// The frees of pools' memory that their streams may not have reached.
+    /// The frees in stream order that their streams may not have reached.
     pub pending_frees: pending_frees::PendingFrees,
     /// The open stream captures.
     pub captures: capture::Captures,

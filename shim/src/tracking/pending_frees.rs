@@ -1,8 +1,8 @@
 //! Pending frees of stream-ordered memory.
 //!
-//! A pending free is memory of a pool that the application has freed in stream order, while the stream has not
-//! reached the free yet. Such memory is not charged any more, but the device still lacks it. Only an allocation from
-//! the same pool in the same stream may use it; it [claims](PendingFrees::claim) the bytes before the driver is called, so that no
+//! A pending free is memory that the application has freed in stream order, while the stream has not reached the free
+//! yet. Such memory is not charged any more, but the device still lacks it. If it is of a pool, only an allocation from
+//! the same pool in the same stream may use it; that [claims](PendingFrees::claim) the bytes before the driver is called, so that no
 //! other allocation counts on them.
 //!
 //! Frees are tracked on devices with a limit, in batches of one pool and stream. An event behind the last free of a batch shows that
@@ -23,13 +23,13 @@ use gpushare_abi::types::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUmemoryPool};
 
 use crate::{driver_query::context, thread::Used, tracking::pool::Source, turn::drain::Event};
 
-/// Frees of one pool in one stream, which end together.
+/// Frees of one pool, or of none, in one stream, which end together.
 struct Batch {
     number: u64,
     source: Source,
     /// The stream, with its context and device.
     used: Used,
-    /// The ordinal of the pool's device.
+    /// The ordinal of the memory's device.
     ordinal: u8,
     /// The bytes that no allocation has claimed.
     bytes: u64,
@@ -297,7 +297,7 @@ impl PendingFrees {
         })
     }
 
-    /// Returns true if a pool on a device was destroyed while frees of it were pending. It cannot be queried.
+    /// Returns true if frees of memory of no pool, or of a destroyed one, are pending on a device. No pool's size contains them.
     pub fn any_without_pool(&self, ordinal: u8) -> bool {
         self.change(|table| {
             let mut batches = table.batches.iter();

@@ -277,6 +277,23 @@ fn frees_of_a_pool_that_was_destroyed_are_waited_for_too() {
 }
 
 #[test]
+fn frees_of_memory_of_no_pool_are_waited_for_too() {
+    for alloc in ["alloc", "managed"] {
+        let bed = Testbed::new();
+        let quota = (64 * MIB).to_string();
+        let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &quota)]);
+        client.ok("stream s");
+        client.ok(&format!("{alloc} a {}", 64 * MIB));
+        let began = Instant::now();
+        client.ok(&format!("busy s {}", BUSY.as_millis()));
+        client.ok("free-async-in a s");
+        assert_eq!(client.used(), 0, "freed for the account");
+        client.ok(&format!("alloc b {}", 64 * MIB));
+        assert!(began.elapsed() >= BUSY, "{alloc}");
+    }
+}
+
+#[test]
 fn frees_behind_work_that_does_not_end_deny_an_allocation() {
     let bed = Testbed::new();
     let (mut client, _) = free_behind_work(&bed, Duration::from_secs(600));

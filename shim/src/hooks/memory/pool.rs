@@ -37,7 +37,7 @@ use crate::{
     tracking::{
         pending_frees::{Claim, FreeUnderWay},
         pool::{Home, Source},
-        record::{self, Kind, Record},
+        record::{self, Counted, Kind, Record},
     },
 };
 
@@ -181,21 +181,24 @@ pub fn free(
 /// The part of the limit below which frees share one event, as a divisor.
 const SMALL: u64 = 64;
 
-/// Records memory of a device's pool that is about to be freed in the order of a stream, if a limit applies to it.
+/// Records charged memory that is about to be freed in the order of a stream, if a limit applies to it. Swappable memory is freed
+/// at once, after a synchronisation.
 fn begin_free(
     process: &'static ManagedProcess,
     thread: &Thread,
     key: usize,
     record: &Record,
 ) -> Option<FreeUnderWay<'static>> {
-    let pool = Some(record::pool(record)).filter(|pool| *pool != 0)?;
+    if record::counted(record) != Counted::Ledger || record::is(record, Kind::Swappable) {
+        return None;
+    }
     let ordinal = record::ordinal(record);
     let limit = process.device(ordinal.into())?.ledger.outlook()?.whole;
     let _uncancelled = Uncancelled::enter();
     // Without a context the driver refuses.
     let used = process.use_by_thread(thread, key)?;
-    // Allocations outlive their pool.
-    let caching = &process.memory.caching;
+    // Allocations outlive their pool, and memory from elsewhere has none.
+    let (caching, pool) = (&process.memory.caching, record::pool(record));
     let pool = caching
         .with_pool(pool as CUmemoryPool, || pool)
         .unwrap_or(0);
