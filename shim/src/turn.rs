@@ -15,6 +15,7 @@
 //! the lock is chosen. The mutex is never held during a wait for the lock or for the device.
 
 pub mod alone;
+pub mod context_end;
 pub mod drain;
 mod overlap;
 pub mod phase;
@@ -29,6 +30,7 @@ use std::{
     time::Duration,
 };
 
+use context_end::ContextEnd;
 use gpushare_abi::types::CUdevice;
 use shm_layout::{Acquire, DeviceLock, PolicyKind, Reason, clock};
 use state::{Phase, State, Turn, is_counted, is_evicted, is_locked};
@@ -218,12 +220,32 @@ impl Turn {
         }
     }
 
-    /// Stops tracking streams that are about to be destroyed. Waits for a drain in progress.
-    pub fn forget_streams(&self, which: impl Fn(&Used) -> bool) {
+    fn lock_undrained(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         while state.phase == Phase::Draining {
             state = self.wait(state);
         }
+        state
+    }
+
+    /// Stops querying streams whose context is about to end: events stand for their work. Waits for a drain in progress.
+    fn seal_streams(&self, which: impl Fn(&Used) -> bool, end: &ContextEnd) {
+        let mut state = self.lock_undrained();
+        let mut used = Vec::new();
+        for thread in thread::all() {
+            thread.take_streams(&which, &mut used);
+        }
+        // Without a turn there is no drain.
+        if state.phase == Phase::Held {
+            used.into_iter().for_each(|used| state.pending.add(used));
+        }
+        state.pending.seal(&which, end);
+        self.queue_depth().seal(&which, end, clock::now());
+    }
+
+    /// Stops tracking streams that are about to be destroyed. Waits for a drain in progress.
+    fn forget_streams(&self, which: impl Fn(&Used) -> bool) {
+        let mut state = self.lock_undrained();
         state.pending.forget(&which);
         self.queue_depth().forget(&which);
         let mut gone = Vec::new();
@@ -281,18 +303,27 @@ fn meter_gate(state: &State, device: &Device, count: u32) -> u32 {
     count
 }
 
-/// Stops tracking streams that are about to be destroyed, on one device or on all. Waits for a drain that uses them.
-pub fn forget_streams(
+/// Stops querying the streams of contexts that are about to end, on one device or on all. Waits for a drain that queries them.
+pub fn seal_streams(
     process: &ManagedProcess,
     ordinal: Option<CUdevice>,
     which: impl Fn(&Used) -> bool,
+    end: &ContextEnd,
 ) {
     for device in &process.devices {
         if ordinal.is_none_or(|ordinal| ordinal == i32::from(device.ordinal)) {
-            device
-                .turn
-                .forget_streams(|used| used.ordinal == device.ordinal && which(used));
+            let which = |used: &Used| used.ordinal == device.ordinal && which(used);
+            device.turn.seal_streams(which, end);
         }
+    }
+}
+
+/// Stops tracking streams that are about to be destroyed. Waits for a drain that uses them.
+pub fn forget_streams(process: &ManagedProcess, which: impl Fn(&Used) -> bool) {
+    for device in &process.devices {
+        device
+            .turn
+            .forget_streams(|used| used.ordinal == device.ordinal && which(used));
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
         Primary,
         record::{self, Kind, Record},
     },
-    turn,
+    turn::{self, context_end::ContextEnd},
 };
 
 /// Forwards `cuInit`, and attaches the process.
@@ -75,17 +75,59 @@ pub fn set_current(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) ->
     real.call()
 }
 
-/// Stops tracking the streams of contexts that are about to end.
-fn forget_streams(
+/// The streams of contexts that are about to end. If it is dropped, the contexts stay.
+#[must_use = "the contexts stay if it is dropped"]
+struct Ending<'p> {
+    process: &'p ManagedProcess,
+    end: ContextEnd,
+}
+
+impl<'p> Ending<'p> {
+    /// Stops querying the streams until the driver has decided.
+    fn begin(
+        process: &'p ManagedProcess,
+        ordinal: Option<CUdevice>,
+        which: impl Fn(&Used) -> bool,
+    ) -> Self {
+        let end = ContextEnd::under_way();
+        seal_streams(process, ordinal, which, &end);
+        eviction::forget_marks(process);
+        Self { process, end }
+    }
+
+    /// Stops tracking the streams after the driver has ended the contexts.
+    fn gone(self) {
+        self.end.decide(true);
+        self.process.memory.pending_frees.forget_gone();
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if !self.end.is_gone() {
+            self.end.decide(false);
+        }
+    }
+}
+
+fn seal_streams(
     process: &ManagedProcess,
     ordinal: Option<CUdevice>,
     which: impl Fn(&Used) -> bool,
+    end: &ContextEnd,
 ) {
     let is_on = |used: &Used| ordinal.is_none_or(|ordinal| ordinal == used.ordinal.into());
     let frees = &process.memory.pending_frees;
-    frees.forget(|used| is_on(used) && which(used));
-    turn::forget_streams(process, ordinal, which);
+    frees.seal_for(end, |used| is_on(used) && which(used));
+    turn::seal_streams(process, ordinal, which, end);
+}
+
+/// Stops tracking what a device's primary context held after it has ended unseen.
+fn primary_gone(process: &ManagedProcess, device: CUdevice) {
+    seal_streams(process, Some(device), |_| true, &ContextEnd::gone());
+    process.memory.pending_frees.forget_gone();
     eviction::forget_marks(process);
+    memory::held_by_primary(process, device).gone(process);
 }
 
 /// Forwards `cuCtxDestroy`.
@@ -95,21 +137,22 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUr
         return real.call();
     };
     let ordinal = process.ordinal_of(ctx);
-    forget_streams(process, ordinal, |used| used.context == ctx as usize);
-    ends(
-        real,
-        process,
-        ordinal.map(|device| memory::held_by(process, ctx, device)),
-    )
+    let ending = Ending::begin(process, ordinal, |used| used.context == ctx as usize);
+    let held = ordinal.map(|device| memory::held_by(process, ctx, device));
+    ends(real, ending, held)
 }
 
 /// Forwards a call that ends contexts, and releases the memory of those contexts.
 fn ends(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    process: &ManagedProcess,
+    ending: Ending<'_>,
     held: Option<memory::Held<'_>>,
 ) -> CUresult {
+    let process = ending.process;
     let result = real.call();
+    if result.is_ok() {
+        ending.gone();
+    }
     match held {
         Some(held) if result.is_ok() => held.gone(process),
         Some(held) => held.stays(process),
@@ -266,7 +309,7 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
             device.turn.release(process, device, Reason::Explicit);
         }
     }
-    forget_streams(process, ordinal, |used| {
+    let ending = Ending::begin(process, ordinal, |used| {
         context.is_some_and(|context| used.context == context as usize)
             || driver_query::context::is_in_green(used.stream, green)
     });
@@ -274,6 +317,7 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
     let mut captured = captures.streams();
     captured.retain(|stream| driver_query::context::is_in_green(*stream, green));
     real.call()?;
+    ending.gone();
     let graphs = &process.memory.graphs;
     captured
         .into_iter()
@@ -301,30 +345,31 @@ pub fn primary_release(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevi
     let retained = primary.and_then(Primary::releases);
     let is_last = retained.is_none_or(|times| times == 1);
     let held = is_last.then(|| {
-        forget_streams(process, Some(device), |_| true);
-        memory::held_by_primary(process, device)
+        let ending = Ending::begin(process, Some(device), |_| true);
+        (ending, memory::held_by_primary(process, device))
     });
     if let Err(error) = real.call() {
         if retained.is_some() {
             primary.into_iter().for_each(Primary::stays);
         }
-        held.into_iter().for_each(|held| held.stays(process));
+        held.into_iter().for_each(|(_, held)| held.stays(process));
         return Err(error);
     }
     let is_gone = || !driver_query::context::primary_is_active(device);
     match held {
-        Some(held) if is_gone() => held.gone(process),
+        Some((ending, held)) if is_gone() => {
+            ending.gone();
+            held.gone(process);
+        }
         // The context has references that the shim does not see, or another thread is about to release it.
-        Some(held) => {
+        Some((ending, held)) => {
+            drop(ending);
             held.stays(process);
             if is_gone() {
-                memory::held_by_primary(process, device).gone(process);
+                primary_gone(process, device);
             }
         }
-        None if is_gone() => {
-            forget_streams(process, Some(device), |_| true);
-            memory::held_by_primary(process, device).gone(process);
-        }
+        None if is_gone() => primary_gone(process, device),
         None => {}
     }
     Ok(())
@@ -336,10 +381,7 @@ pub fn primary_reset(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice
     let Some(process) = managed_process::current() else {
         return real.call();
     };
-    forget_streams(process, Some(device), |_| true);
-    ends(
-        real,
-        process,
-        Some(memory::held_by_primary(process, device)),
-    )
+    let ending = Ending::begin(process, Some(device), |_| true);
+    let held = memory::held_by_primary(process, device);
+    ends(real, ending, Some(held))
 }

@@ -151,7 +151,7 @@ fn forget(key: usize, is_destroyed: bool) {
         if process.memory.pending_frees.any() {
             process.memory.pending_frees.seal(key, is_destroyed);
         }
-        turn::forget_streams(process, None, |used| used.stream == key);
+        turn::forget_streams(process, |used| used.stream == key);
     }
 }
 

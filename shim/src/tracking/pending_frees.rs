@@ -19,9 +19,17 @@ use std::{
     },
 };
 
-use gpushare_abi::types::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUmemoryPool};
+use gpushare_abi::types::CUmemoryPool;
 
-use crate::{driver_query::context, thread::Used, tracking::pool::Source, turn::drain::Event};
+use crate::{
+    driver_query::context,
+    thread::Used,
+    tracking::pool::Source,
+    turn::{
+        context_end::{ContextEnd, Ends},
+        drain::{Event, shared},
+    },
+};
 
 /// Frees of one pool, or of none, in one stream, which end together.
 struct Batch {
@@ -38,6 +46,8 @@ struct Batch {
     /// Number of allocations that have claimed memory and are under way.
     claims: u32,
     end: End,
+    /// The ends of the stream's context.
+    ends: Ends,
 }
 
 /// The end of a batch.
@@ -70,6 +80,13 @@ impl Batch {
         self.source == *source && self.largest >= bytes
     }
 
+    /// Has the event know of the ends too, because it does not outlive its context.
+    fn mark_ends(&mut self) {
+        if let End::Marked(event) = &mut self.end {
+            event.ends.clone_from(&self.ends);
+        }
+    }
+
     fn is_under_way(&self) -> bool {
         matches!(self.end, End::UnderWay)
     }
@@ -80,14 +97,13 @@ impl Batch {
 
     /// Returns true if the stream may not have reached the frees. With `marks`, records the event if there is none.
     fn poll(&mut self, marks: bool) -> bool {
+        if let Some(known) = self.ends.is_pending() {
+            return known;
+        }
         if self.is_under_way() || self.is_unmarked() && !marks {
             return true;
         }
-        let stream = match self.used.stream {
-            // The event follows the default streams of all threads.
-            own if own == CU_STREAM_PER_THREAD as usize => CU_STREAM_LEGACY as usize,
-            stream => stream,
-        };
+        let stream = shared(self.used.stream);
         let event = self.end.take_event(End::Unmarked);
         // A context that cannot be made current is destroyed, so no work of it can run.
         let mut is_pending = false;
@@ -172,6 +188,7 @@ impl Drop for FreeUnderWay<'_> {
                 return mem::forget(event);
             };
             one.end = event.into();
+            one.mark_ends();
             if !self.is_done {
                 one.bytes = one.bytes.saturating_sub(self.bytes);
                 one.largest = one.largest.min(one.bytes);
@@ -256,7 +273,8 @@ impl PendingFrees {
         let (number, event) = self.change(|table| {
             let takes_more = |one: &&mut Batch| {
                 let is_of_it = one.source == source && one.used == used;
-                is_of_it && one.bytes < small && one.largest != 0 && !one.is_under_way()
+                let is_open = !one.is_under_way() && one.ends.is_pending().is_none();
+                is_of_it && one.bytes < small && one.largest != 0 && is_open
             };
             if let Some(one) = table.batches.iter_mut().find(takes_more) {
                 one.bytes = one.bytes.saturating_add(bytes);
@@ -273,6 +291,7 @@ impl PendingFrees {
                 largest: bytes,
                 claims: 0,
                 end: End::UnderWay,
+                ends: Ends::default(),
             });
             let mut spare = table.spare.iter();
             let spare = spare.position(|(of, _)| of.context == used.context);
@@ -350,11 +369,23 @@ impl PendingFrees {
         });
     }
 
-    /// Removes the frees in streams whose context is about to be destroyed.
-    pub fn forget(&self, which: impl Fn(&Used) -> bool) {
+    /// Keeps the frees in streams whose context is about to end, without a query, until the driver has decided.
+    pub fn seal_for(&self, end: &ContextEnd, which: impl Fn(&Used) -> bool) {
         self.change(|table| {
-            table.batches.retain(|one| !which(&one.used));
-            table.spare.retain(|(of, _)| !which(of));
+            for one in table.batches.iter_mut().filter(|one| which(&one.used)) {
+                one.ends.add(end);
+                one.mark_ends();
+            }
+            let spare = table.spare.iter_mut().filter(|(of, _)| which(of));
+            spare.for_each(|(_, event)| event.ends.add(end));
+        });
+    }
+
+    /// Removes the frees in streams whose context has ended.
+    pub fn forget_gone(&self) {
+        self.change(|table| {
+            table.batches.retain(|one| !one.ends.is_gone());
+            table.spare.retain(|(_, event)| !event.ends.is_gone());
         });
     }
 
@@ -409,9 +440,19 @@ mod tests {
         assert!(table.claim(&source(1, 0x10), 1).is_none());
         assert_eq!(table.bytes_on(0), 50, "still there");
         assert!(table.any_without_pool(0) && !table.any_without_pool(1));
-        table.forget(|used| used.ordinal == 0);
+        let ends = |which: fn(&Used) -> bool, is_gone| {
+            let end = ContextEnd::under_way();
+            table.seal_for(&end, which);
+            assert_eq!(table.bytes_on(0), 50, "the driver has not decided");
+            end.decide(is_gone);
+            table.forget_gone();
+        };
+        ends(|used| used.ordinal == 0, true);
         assert!(table.any(), "the stream's device counts");
-        table.forget(|used| used.context == 5 && used.ordinal == 1);
+        let is_of_it: fn(&Used) -> bool = |used| used.context == 5 && used.ordinal == 1;
+        ends(is_of_it, false);
+        assert!(table.any(), "the context stays");
+        ends(is_of_it, true);
         assert!(!table.any());
     }
 

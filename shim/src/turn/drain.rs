@@ -28,7 +28,13 @@ use gpushare_abi::{
 };
 use shm_layout::clock;
 
-use crate::{driver::call, driver_query::context, sys::futex, thread::Used};
+use crate::{
+    driver::call,
+    driver_query::context,
+    sys::futex,
+    thread::Used,
+    turn::context_end::{ContextEnd, Ends},
+};
 
 /// The sleeps between two polls of something that will end, and an estimate of how late its end was noticed.
 #[derive(Default)]
@@ -69,6 +75,7 @@ fn lateness(elapsed_ns: u64, took_ns: u64, nap_ns: u64) -> u64 {
 pub struct Outstanding(Vec<Item>);
 
 struct Item {
+    /// The stream, or 0 where only the event may be asked.
     used: Used,
     /// The event that stands for the stream's work, once recorded.
     event: Option<Event>,
@@ -82,6 +89,16 @@ impl Outstanding {
             Some(item) => item.event = None,
             None => self.0.push(Item { used, event: None }),
         }
+    }
+
+    /// Has events stand for the work in streams whose context is about to end. Work without an event is forgotten, as is
+    /// what of such work is done.
+    pub fn seal(&mut self, which: impl Fn(&Used) -> bool, end: &ContextEnd) {
+        context::relaxed(|| {
+            let ending = self.0.iter_mut().filter(|item| which(&item.used));
+            ending.for_each(|item| item.seal(end));
+        });
+        self.poll(|item| item.used.stream == 0);
     }
 
     /// Removes streams that must not be queried any more.
@@ -109,11 +126,20 @@ impl Outstanding {
 
     /// Queries each stream once and removes those that are done. Returns true if nothing is left.
     pub fn is_finished(&mut self) -> bool {
-        if self.0.is_empty() {
-            return true;
+        self.poll(|_| true);
+        self.0.is_empty()
+    }
+
+    /// Queries some streams once and removes those that are done.
+    fn poll(&mut self, which: impl Fn(&Item) -> bool) {
+        let mut asked: Vec<Item> = self.0.extract_if(.., |item| which(item)).collect();
+        let pending = asked.extract_if(.., |item| item.known() == Some(true));
+        self.0.extend(pending);
+        asked.retain(|item| item.known().is_none());
+        if asked.is_empty() {
+            return;
         }
         context::relaxed(|| {
-            let mut asked = std::mem::take(&mut self.0);
             while let Some(context) = asked.first().map(|item| item.used.context) {
                 let here: Vec<Item> = asked
                     .extract_if(.., |item| item.used.context == context)
@@ -124,22 +150,40 @@ impl Outstanding {
                 });
             }
         });
-        self.0.is_empty()
     }
 }
 
 impl Item {
+    /// Returns whether the work is not done, if that is known without a query.
+    fn known(&self) -> Option<bool> {
+        self.event.as_ref()?.ends.is_pending()
+    }
+
+    /// Records an event behind the work, if there is none yet and the context still exists.
+    fn seal(&mut self, end: &ContextEnd) {
+        let Used {
+            stream, context, ..
+        } = self.used;
+        if self.event.is_none() && stream != 0 && !end.is_gone() {
+            let stream = shared(stream);
+            context::with_current(context, || self.event = Event::record(None, stream));
+        }
+        if let Some(event) = &mut self.event {
+            event.ends.add(end);
+        }
+        self.used.stream = 0;
+    }
+
     /// Returns the item unless it is done or must not be queried. Its context must be current.
     fn if_busy(mut self) -> Option<Self> {
         let stream = self.used.stream as CUstream;
         if stream == CU_STREAM_PER_THREAD && self.event.is_none() {
-            // The event follows all work of the context's blocking streams.
-            self.event = Some(Event::record(None, CU_STREAM_LEGACY as usize)?);
+            self.event = Some(Event::record(None, shared(self.used.stream))?);
         }
         if let Some(event) = &self.event {
             return event.is_pending().then_some(self);
         }
-        if context::is_left_alone(self.used.stream) {
+        if self.used.stream == 0 || context::is_left_alone(self.used.stream) {
             return None;
         }
         // SAFETY: the application used the stream and has not destroyed it; its destruction waits for this drain.
@@ -147,8 +191,22 @@ impl Item {
     }
 }
 
-/// An event created by the shim. It must be dropped before its context is destroyed.
-pub struct Event(CUevent);
+/// Returns the stream in which an event follows the work of a stream that another thread may have used: the default streams of all
+/// threads have the legacy one in common.
+pub fn shared(stream: usize) -> usize {
+    if stream == CU_STREAM_PER_THREAD as usize {
+        CU_STREAM_LEGACY as usize
+    } else {
+        stream
+    }
+}
+
+/// An event created by the shim. It must be dropped before its context is destroyed, unless it knows of that end.
+pub struct Event {
+    handle: CUevent,
+    /// The ends of its context.
+    pub ends: Ends,
+}
 
 // SAFETY: an event handle may be used from any thread.
 unsafe impl Send for Event {}
@@ -160,10 +218,11 @@ impl Event {
         if context::is_left_alone(key) {
             return None;
         }
+        let spare = spare.filter(|event| event.ends.is_pending().is_none());
         let event = spare.or_else(Event::make)?;
         // SAFETY: the event is the shim's, and the application has used the stream of the current context and not
         // destroyed it.
-        let recorded = unsafe { call::cuEventRecord(event.0, key as CUstream) };
+        let recorded = unsafe { call::cuEventRecord(event.handle, key as CUstream) };
         recorded.is_ok().then_some(event)
     }
 
@@ -171,7 +230,7 @@ impl Event {
     pub fn behind_all(context: usize) -> Result<Event, CUerror> {
         let event = Event::make().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         // SAFETY: the event is the shim's, and the caller has made the context current.
-        unsafe { call::cuCtxRecordEvent(context as CUcontext, event.0) }?;
+        unsafe { call::cuCtxRecordEvent(context as CUcontext, event.handle) }?;
         Ok(event)
     }
 
@@ -179,20 +238,25 @@ impl Event {
         let mut handle: CUevent = std::ptr::null_mut();
         // SAFETY: the driver writes the handle to a local variable.
         unsafe { call::cuEventCreate(Out::to(&mut handle), CU_EVENT_DISABLE_TIMING) }.ok()?;
-        Some(Event(handle))
+        let ends = Ends::default();
+        Some(Event { handle, ends })
     }
 
     /// Returns true while the work before the event is not done.
     pub fn is_pending(&self) -> bool {
         // SAFETY: the event is the shim's, was recorded and is not destroyed.
-        unsafe { call::cuEventQuery(self.0) == Err(CUDA_ERROR_NOT_READY) }
+        let ask = || unsafe { call::cuEventQuery(self.handle) == Err(CUDA_ERROR_NOT_READY) };
+        self.ends.is_pending().unwrap_or_else(ask)
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: the event is the shim's and is destroyed only here.
-        let _ = unsafe { call::cuEventDestroy_v2(self.0) };
+        // The driver destroys it with its context.
+        if self.ends.is_pending().is_none() {
+            // SAFETY: the event is the shim's and is destroyed only here.
+            let _ = unsafe { call::cuEventDestroy_v2(self.handle) };
+        }
     }
 }
 

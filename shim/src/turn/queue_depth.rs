@@ -17,7 +17,8 @@ use crate::{
     thread::Used,
     turn::{
         alone::{Alone, OfKinds},
-        drain::Event,
+        context_end::ContextEnd,
+        drain::{Event, shared},
     },
 };
 
@@ -345,6 +346,29 @@ impl QueueDepth {
         }
     }
 
+    /// Covers the submissions to streams whose context is about to end, which can then be asked about by their events alone.
+    pub fn seal(&mut self, which: impl Fn(&Used) -> bool, end: &ContextEnd, now_ns: u64) {
+        let ending: Vec<_> = self
+            .uncovered
+            .extract_if(.., |(used, _)| which(used))
+            .collect();
+        for (used, all) in ending {
+            if end.is_gone() {
+                self.queued = self.queued.saturating_sub(u64::from(all.count));
+                continue;
+            }
+            let stream = shared(used.stream);
+            self.cover(Used { stream, ..used }, all, now_ns);
+        }
+        let queued = self.tickets.iter_mut().map(|ticket| &mut ticket.mark);
+        let marks = queued.chain(&mut self.spare);
+        for mark in marks.filter(|mark| which(&mark.used)) {
+            mark.event.ends.add(end);
+            mark.used.stream = 0;
+        }
+        self.spare.retain(|mark| !mark.event.ends.is_gone());
+    }
+
     /// Removes streams that are about to be destroyed.
     pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
         let mut gone = 0;
@@ -388,6 +412,9 @@ impl Mark {
     }
 
     fn is_pending(&self) -> bool {
+        if let Some(known) = self.event.ends.is_pending() {
+            return known;
+        }
         let mut pending = false;
         within(self.used.context, || pending = self.event.is_pending());
         pending

@@ -160,7 +160,11 @@ EXPORT res cuCtxCreate_v2(struct context **ctx, unsigned flags, int device) {
     *ctx = current = made(calloc(1, sizeof **ctx), device);
     return 0;
 }
-EXPORT res cuCtxDestroy_v2(struct context *ctx) { ctx->gone = 1; return 0; }
+EXPORT res cuCtxDestroy_v2(struct context *ctx) {
+    if (ctx >= contexts && ctx < contexts + 8) return 201; /* a primary one */
+    ctx->gone = 1;
+    return 0;
+}
 EXPORT res cuCtxSetCurrent(void *ctx) { current = ctx; return 0; }
 EXPORT res cuCtxGetCurrent(void **ctx) { *ctx = current; return 0; }
 EXPORT res cuCtxGetDevice(int *out) { *out = device(); return current ? 0 : 201; }

@@ -1,10 +1,11 @@
-/* Leaves long work behind where it was not used last: weaver SECONDS contexts|events|foreign|releases
+/* Leaves long work behind where it was not used last: weaver SECONDS contexts|events|foreign|releases|refused
  * contexts: a long kernel in one context, then short ones in two others of the same device.
  * events:   a long kernel in a stream, its end an event for which a second stream waits; then short ones in a
  * third.
  * foreign:  a kernel in a stream of a context that is not current and is then destroyed; and one in the current
  * context.
  * releases: a long kernel, then a release of the primary context that is not the last.
+ * refused:  a long kernel, then a destruction of the primary context, which the driver refuses.
  * Short rounds, so that a turn may end anywhere. Prints the number of kernels. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -98,12 +99,19 @@ static void round_of_releases(long round) {
     if (round % 8 == 7) CHECK(cuCtxSynchronize());
 }
 
+static void round_of_refused(long round) {
+    launch(streams[round % 3], 3000);
+    cuCtxDestroy(contexts[0]);
+    if (round % 8 == 7) CHECK(cuCtxSynchronize());
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
     int with_contexts = !strcmp(argv[2], "contexts");
     void (*one_round)(long) = with_contexts ? round_of_contexts
         : !strcmp(argv[2], "events") ? round_of_events
-        : !strcmp(argv[2], "foreign") ? round_of_foreign : round_of_releases;
+        : !strcmp(argv[2], "foreign") ? round_of_foreign
+        : !strcmp(argv[2], "refused") ? round_of_refused : round_of_releases;
     load();
     CHECK(cuInit(0));
     CHECK(cuDevicePrimaryCtxRetain(&contexts[0], 0));

@@ -49,3 +49,8 @@ fn work_that_waits_for_the_applications_own_events_is_drained() {
 fn work_beside_a_release_that_is_not_the_last_is_drained() {
     is_drained("releases");
 }
+
+#[test]
+fn work_in_a_context_that_the_driver_does_not_destroy_is_drained() {
+    is_drained("refused");
+}

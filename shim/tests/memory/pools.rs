@@ -342,6 +342,22 @@ fn frees_end_with_the_device_of_their_stream_and_not_of_their_pool() {
     }
 }
 
+#[test]
+fn frees_in_a_context_that_does_not_end_after_all_are_waited_for_too() {
+    for (setup, end, is_refused) in [
+        ("context-current c", "context-destroy c", true),
+        ("green g c", "device-release 0", false),
+    ] {
+        let bed = Testbed::new();
+        let (mut client, began) = free_behind_work(&bed, BUSY);
+        client.ok(setup);
+        assert_eq!(client.code(end) != 0, is_refused, "{end}");
+        client.ok("device 0");
+        client.ok(&format!("alloc b {}", 64 * MIB));
+        assert!(began.elapsed() >= BUSY, "{end}");
+    }
+}
+
 /// Starts a client with a quota of 64 MiB that holds 32 MiB in the stream `t`, 16 MiB as `k` in the stream `s`, and as much as `a`
 /// beside it, which no trim can return.
 fn beside_one_that_is_kept(bed: &Testbed) -> Client<'_> {
