@@ -1,5 +1,5 @@
 //! Tracking: the tables of a managed process about its memory. Each table is plain data with its own lock. No lock is
-//! held over a driver call, except those of the swap buffer and of the pending frees.
+//! held over a driver call, except those of the swap buffer, of the pending frees and of sealed streams.
 //!
 //! The hooks of the memory calls ([`hooks::memory`](crate::hooks::memory)) write and read these tables.
 

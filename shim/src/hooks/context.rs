@@ -116,16 +116,24 @@ fn seal_streams(
     which: impl Fn(&Used) -> bool,
     end: &ContextEnd,
 ) {
-    let is_on = |used: &Used| ordinal.is_none_or(|ordinal| ordinal == used.ordinal.into());
-    let frees = &process.memory.pending_frees;
-    frees.seal_for(end, |used| is_on(used) && which(used));
+    let ends = |used: &Used| {
+        let is_on = ordinal.is_none_or(|ordinal| ordinal == used.ordinal.into());
+        is_on && which(used)
+    };
+    let (frees, graphs) = (&process.memory.pending_frees, &process.memory.graphs);
+    frees.seal_for(end, ends);
+    graphs.end_with(end, ends);
+    if !end.is_gone() {
+        graphs.seal(|key| process.use_of_stream(key).filter(ends), Some(end));
+    }
     turn::seal_streams(process, ordinal, which, end);
 }
 
-/// Stops tracking what a device's primary context held after it has ended unseen.
+/// Stops tracking what a device's primary context held after it has ended without a release that the shim took for the last.
 fn primary_gone(process: &ManagedProcess, device: CUdevice) {
     seal_streams(process, Some(device), |_| true, &ContextEnd::gone());
     process.memory.pending_frees.forget_gone();
+    process.memory.graphs.primary_gone(device);
     eviction::forget_marks(process);
     memory::held_by_primary(process, device).gone(process);
 }
@@ -329,7 +337,7 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
     if let Some(device) = ordinal
         && !driver_query::context::primary_is_active(device)
     {
-        memory::held_by_primary(process, device).gone(process);
+        primary_gone(process, device);
     }
     Ok(())
 }

@@ -132,7 +132,6 @@ impl Held<'_> {
     /// Uncharges the memory after the driver has ended the contexts.
     pub fn gone(self, process: &ManagedProcess) {
         let memory = &process.memory;
-        memory.graphs.context_gone(self.device);
         let graphs = memory.captures.contexts_gone(&self.contexts);
         memory.graphs.lost(&graphs);
         for context in &self.contexts {
@@ -162,7 +161,9 @@ impl Held<'_> {
     }
 }
 
-/// Releases the graph memory of a stream that is about to be destroyed.
+/// Releases the graph memory of a stream that is about to be destroyed, once its launches are done.
 pub fn stream_gone(process: &ManagedProcess, stream: usize) {
-    process.memory.graphs.stream_gone(stream);
+    let is_it = |other| (other == stream).then_some(other);
+    let used_of = |other| process.use_of_stream(is_it(other)?);
+    process.memory.graphs.seal(used_of, None);
 }

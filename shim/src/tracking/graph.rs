@@ -2,9 +2,10 @@
 
 pub mod plan;
 pub mod pool;
+pub mod sealed;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -14,18 +15,24 @@ use std::{
 use gpushare_abi::types::{CUdevice, CUgraph, CUgraphExec};
 use plan::{Need, Part, Plan};
 use pool::{Claim, Pool};
+use sealed::SealedStreams;
 use shm_layout::DEVICES_PER_PROCESS;
 
-use crate::driver_query::memory::{graph_bytes, is_stream_idle};
+use crate::{
+    driver_query::memory::{graph_bytes, is_stream_idle},
+    thread::Used,
+    turn::context_end::ContextEnd,
+};
 
 /// Number of times that the driver is asked for what it keeps, while launches in other threads change it.
 const LOOKS: usize = 8;
 
-/// The allocations of graphs. No lock on them is held over a driver call.
+/// The allocations of graphs. The lock on them is not held over a driver call.
 #[derive(Default)]
 pub struct GraphAllocations {
     any: AtomicBool,
     inner: Mutex<Inner>,
+    sealed: SealedStreams,
 }
 
 /// The tables of [`GraphAllocations`], locked.
@@ -71,11 +78,12 @@ impl GraphAllocations {
         let pool = table.pool(part.ordinal);
         let claim = pool.claim(stream, part, launches);
         let others = pool.others(stream);
-        if claim.more == 0 || others.is_empty() {
+        if claim.more == 0 || others.is_empty() && !pool.any_sealed() {
             return claim;
         }
         pool.give_up(&claim);
         drop(table);
+        self.forget_done();
         let idle: Vec<_> = others
             .into_iter()
             .filter(|(other, _)| is_stream_idle(*other))
@@ -117,17 +125,39 @@ impl GraphAllocations {
         self.lock().pool(ordinal).trim(u64::MAX)
     }
 
-    /// Releases the memory of a stream that is about to be destroyed.
-    pub fn stream_gone(&self, stream: usize) {
-        if self.any() {
+    /// Has events stand for the launches in streams that are about to end with `end`, or alone. `used_of` returns the stream of a
+    /// handle if it ends.
+    pub fn seal(&self, used_of: impl Fn(usize) -> Option<Used>, end: Option<&ContextEnd>) {
+        if !self.any() {
+            return;
+        }
+        let streams: HashSet<_> = self.lock().pools.iter().flat_map(Pool::streams).collect();
+        for used in streams.into_iter().filter_map(used_of) {
+            let is_busy = |pool: &Pool| pool.is_used_by(used.stream);
+            let is_busy = self.lock().pools.iter().any(is_busy);
+            let key = is_busy.then(|| self.sealed.add(used, end));
             let mut table = self.lock();
             let pools = table.pools.iter_mut();
-            pools.for_each(|pool| pool.forget(|other| other == stream));
+            pools.for_each(|pool| pool.seal(used.stream, key));
         }
+        self.forget_done();
     }
 
-    /// Releases the memory of a device's streams after its context was destroyed.
-    pub fn context_gone(&self, device: CUdevice) {
+    /// Keeps the memory of such launches in contexts that are about to end until the driver has decided.
+    pub fn end_with(&self, end: &ContextEnd, which: impl Fn(&Used) -> bool) {
+        self.sealed.end_with(end, which);
+    }
+
+    /// Releases the memory of such launches that are done.
+    fn forget_done(&self) {
+        let done = self.sealed.take_done();
+        let mut table = self.lock();
+        let pools = table.pools.iter_mut();
+        pools.for_each(|pool| pool.forget(|stream| done.contains(&stream)));
+    }
+
+    /// Releases the memory of a device's streams after its primary context has ended unseen.
+    pub fn primary_gone(&self, device: CUdevice) {
         if let Some(ordinal) = u8::try_from(device).ok().filter(|_| self.any()) {
             self.lock().pool(ordinal).forget(|_| true);
         }

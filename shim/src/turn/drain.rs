@@ -248,6 +248,15 @@ impl Event {
         let ask = || unsafe { call::cuEventQuery(self.handle) == Err(CUDA_ERROR_NOT_READY) };
         self.ends.is_pending().unwrap_or_else(ask)
     }
+
+    /// Does the same, and makes the event's context current. One that cannot be made current is destroyed, so no work of it can run.
+    pub fn is_pending_in(&self, context: usize) -> bool {
+        self.ends.is_pending().unwrap_or_else(|| {
+            let mut pending = false;
+            context::with_current(context, || pending = self.is_pending());
+            pending
+        })
+    }
 }
 
 impl Drop for Event {

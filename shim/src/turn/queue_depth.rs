@@ -405,24 +405,19 @@ impl Mark {
     /// Records a mark behind all work of a stream, with the event of `spare` if given.
     fn behind(spare: Option<Mark>, used: Used) -> Option<Mark> {
         let mut event = None;
-        within(used.context, || {
-            event = Event::record(spare.map(|mark| mark.event), used.stream)
+        context::relaxed(|| {
+            context::with_current(used.context, || {
+                event = Event::record(spare.map(|mark| mark.event), used.stream)
+            });
         });
         event.map(|event| Mark { event, used })
     }
 
     fn is_pending(&self) -> bool {
-        if let Some(known) = self.event.ends.is_pending() {
-            return known;
-        }
         let mut pending = false;
-        within(self.used.context, || pending = self.event.is_pending());
+        context::relaxed(|| pending = self.event.is_pending_in(self.used.context));
         pending
     }
-}
-
-fn within(context: usize, work: impl FnOnce()) {
-    context::relaxed(|| context::with_current(context, work));
 }
 
 #[cfg(test)]

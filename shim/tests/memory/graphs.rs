@@ -125,6 +125,66 @@ fn a_graph_that_runs_keeps_its_memory_from_other_streams_and_from_a_trim() {
     kept(&mut client, 0, "at the end");
 }
 
+/// Launches a graph of 4 MiB that runs in the stream `s` until the host writes 1 to `word`. There is no room for a second one.
+fn with_one_that_runs(bed: &Testbed) -> Client<'_> {
+    let mut client = Client::start(bed, &[("GPUSHARE_MEMORY", "4MiB")]);
+    client.ok("host word 4");
+    client.ok("host-write word 0");
+    client.ok("stream s");
+    client.ok("stream t");
+    for name in ["a", "b"] {
+        graph(&mut client, name, 4 * MIB, true);
+    }
+    client.ok("stream-hold s word 1");
+    client.ok("graph-submit exec-a s");
+    client
+}
+
+#[test]
+fn a_graph_that_runs_in_a_destroyed_stream_keeps_its_memory_until_it_is_done() {
+    let bed = Testbed::new();
+    let mut client = with_one_that_runs(&bed);
+    client.ok("stream-destroy s");
+    client.denied("graph-submit exec-b t");
+    client.ok("graph-trim");
+    kept(&mut client, 4 * MIB, "trimmed while it runs");
+    client.ok("host-write word 1");
+    client.ok("synchronize");
+    client.ok("graph-launch exec-b t");
+    kept(&mut client, 4 * MIB, "in its place");
+}
+
+#[test]
+fn a_graph_that_runs_keeps_its_memory_beside_the_end_of_another_context() {
+    let bed = Testbed::new();
+    let mut client = with_one_that_runs(&bed);
+    client.ok("context c 0");
+    client.ok("context-destroy c");
+    client.ok("device 0");
+    client.denied("graph-submit exec-b t");
+    client.ok("host-write word 1");
+    client.ok("synchronize");
+    client.ok("graph-launch exec-b t");
+    kept(&mut client, 4 * MIB, "in its place");
+}
+
+#[test]
+fn graphs_in_a_context_that_was_destroyed_leave_their_memory_to_others() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "5MiB")]);
+    client.ok("stream t");
+    client.ok("context c 0");
+    client.ok("stream s");
+    for name in ["a", "b"] {
+        graph(&mut client, name, 4 * MIB, true);
+    }
+    client.ok("graph-submit exec-a s");
+    client.ok("context-destroy c");
+    client.ok("device 0");
+    client.ok("graph-launch exec-b t");
+    kept(&mut client, 4 * MIB, "in the place of the first");
+}
+
 #[test]
 fn a_captured_free_of_what_no_graph_allocated_is_refused_and_changes_nothing() {
     let bed = Testbed::new();

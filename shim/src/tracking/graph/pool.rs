@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use crate::tracking::graph::plan::Part;
+use crate::tracking::graph::{plan::Part, sealed::is_sealed};
 
 /// The pool of one device. All numbers are requested bytes; the driver allocates blocks of 32 MiB (measured).
 #[derive(Debug, Default)]
@@ -119,7 +119,9 @@ impl Pool {
         let could = |temporary: &Temporary| temporary.bytes > 0 && temporary.under_way == 0;
         self.streams
             .iter()
-            .filter(|(other, temporary)| **other != stream && could(temporary))
+            .filter(|(other, temporary)| {
+                **other != stream && could(temporary) && !is_sealed(**other)
+            })
             .map(|(other, temporary)| (*other, temporary.launches))
             .collect()
     }
@@ -131,6 +133,42 @@ impl Pool {
         {
             self.stream_bytes -= temporary.bytes;
             temporary.bytes = 0;
+        }
+    }
+
+    /// Returns the handles of the streams in which graphs were launched.
+    pub fn streams(&self) -> impl Iterator<Item = usize> {
+        self.streams.keys().copied().filter(|key| !is_sealed(*key))
+    }
+
+    /// Returns true if launches in a stream may use memory.
+    pub fn is_used_by(&self, stream: usize) -> bool {
+        let temporary = self.streams.get(&stream);
+        temporary.is_some_and(|temporary| temporary.bytes > 0)
+    }
+
+    /// Returns true if launches may use memory whose streams can no longer be asked.
+    pub fn any_sealed(&self) -> bool {
+        self.streams.keys().any(|key| is_sealed(*key))
+    }
+
+    /// Keeps the memory of a stream's launches under a key that stands for them, or releases it if there is none.
+    pub fn seal(&mut self, stream: usize, key: Option<usize>) {
+        let Some(temporary) = self.streams.remove(&stream) else {
+            return;
+        };
+        match key {
+            Some(key) => {
+                let under_way = 0;
+                self.streams.insert(
+                    key,
+                    Temporary {
+                        under_way,
+                        ..temporary
+                    },
+                );
+            }
+            None => self.stream_bytes -= temporary.bytes,
         }
     }
 
@@ -231,6 +269,22 @@ mod tests {
         assert_eq!(made(&mut pool, 2, &part(50, &[])), 10);
         pool.forget(|stream| stream == 2);
         assert_eq!(made(&mut pool, 3, &part(50, &[])), 0);
+    }
+
+    #[test]
+    fn what_runs_in_a_destroyed_stream_is_there_for_others_once_it_is_done() {
+        const KEY: usize = 1 << 63;
+        let mut pool = Pool::default();
+        assert_eq!(made(&mut pool, 1, &part(40, &[])), 40);
+        pool.seal(1, Some(KEY));
+        assert_eq!((pool.others(2), pool.any_sealed()), (vec![], true));
+        assert_eq!(made(&mut pool, 1, &part(30, &[])), 30, "another stream");
+        assert_eq!(pool.trim(50), 20);
+        pool.forget(|stream| stream == KEY);
+        assert_eq!(made(&mut pool, 2, &part(20, &[])), 0, "in its place");
+        pool.seal(1, None);
+        assert!(!pool.any_sealed());
+        assert_eq!(made(&mut pool, 2, &part(50, &[])), 0);
     }
 
     #[test]
