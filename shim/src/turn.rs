@@ -220,17 +220,12 @@ impl Turn {
         }
     }
 
-    fn lock_undrained(&self) -> MutexGuard<'_, State> {
+    /// Stops querying streams that are about to end or to be captured: events stand for their work. Waits for a drain in progress.
+    fn seal_streams(&self, which: impl Fn(&Used) -> bool, end: Option<&ContextEnd>) {
         let mut state = self.lock();
         while state.phase == Phase::Draining {
             state = self.wait(state);
         }
-        state
-    }
-
-    /// Stops querying streams whose context is about to end: events stand for their work. Waits for a drain in progress.
-    fn seal_streams(&self, which: impl Fn(&Used) -> bool, end: &ContextEnd) {
-        let mut state = self.lock_undrained();
         let mut used = Vec::new();
         for thread in thread::all() {
             thread.take_streams(&which, &mut used);
@@ -241,17 +236,6 @@ impl Turn {
         }
         state.pending.seal(&which, end);
         self.queue_depth().seal(&which, end, clock::now());
-    }
-
-    /// Stops tracking streams that are about to be destroyed. Waits for a drain in progress.
-    fn forget_streams(&self, which: impl Fn(&Used) -> bool) {
-        let mut state = self.lock_undrained();
-        state.pending.forget(&which);
-        self.queue_depth().forget(&which);
-        let mut gone = Vec::new();
-        for thread in thread::all() {
-            thread.take_streams(&which, &mut gone);
-        }
     }
 
     /// Closes the gate because the process locks itself for a checkpoint. Returns true if no turn is held.
@@ -303,27 +287,19 @@ fn meter_gate(state: &State, device: &Device, count: u32) -> u32 {
     count
 }
 
-/// Stops querying the streams of contexts that are about to end, on one device or on all. Waits for a drain that queries them.
+/// Stops querying streams that are about to be captured or to end, with `end` or alone, on one device or on all. Waits for a drain
+/// that queries them.
 pub fn seal_streams(
     process: &ManagedProcess,
     ordinal: Option<CUdevice>,
     which: impl Fn(&Used) -> bool,
-    end: &ContextEnd,
+    end: Option<&ContextEnd>,
 ) {
     for device in &process.devices {
         if ordinal.is_none_or(|ordinal| ordinal == i32::from(device.ordinal)) {
             let which = |used: &Used| used.ordinal == device.ordinal && which(used);
             device.turn.seal_streams(which, end);
         }
-    }
-}
-
-/// Stops tracking streams that are about to be destroyed. Waits for a drain that uses them.
-pub fn forget_streams(process: &ManagedProcess, which: impl Fn(&Used) -> bool) {
-    for device in &process.devices {
-        device
-            .turn
-            .forget_streams(|used| used.ordinal == device.ordinal && which(used));
     }
 }
 

@@ -94,7 +94,7 @@ macro_rules! driver_table {
             /// forgets the event
             "cuEventDestroy" 2000 call stream::event_destroy fn cuEventDestroy(event: CUevent);
             "cuEventDestroy" 4000 call stream::event_destroy fn cuEventDestroy_v2(event: CUevent);
-            /// forgets the stream
+            /// forgets the stream, whose work is still waited for
             "cuStreamDestroy" 2000 call stream::destroy fn cuStreamDestroy(stream: CUstream);
             "cuStreamDestroy" 4000 call stream::destroy fn cuStreamDestroy_v2(stream: CUstream);
             /// excludes the stream from the lock while it captures

@@ -126,7 +126,7 @@ fn seal_streams(
     if !end.is_gone() {
         graphs.seal(|key| process.use_of_stream(key).filter(ends), Some(end));
     }
-    turn::seal_streams(process, ordinal, which, end);
+    turn::seal_streams(process, ordinal, which, Some(end));
 }
 
 /// Stops tracking what a device's primary context held after it has ended without a release that the shim took for the last.

@@ -1,4 +1,4 @@
-//! Hooks for streams and waits. Destroyed streams are removed from the tracking, and capturing ones are not queried. At
+//! Hooks for streams and waits. Destroyed streams and capturing ones are not queried: events stand for their work. At
 //! a wait of the application a holder of the lock may yield, because the application waited anyway.
 
 use super::{launch::within_a_call, memory};
@@ -57,7 +57,7 @@ pub fn event_destroy(real: Real<'_, impl FnOnce() -> CUresult>, event: CUevent) 
 
 /// Forwards `cuStreamDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
-    forget(stream as usize, true);
+    seal(stream as usize, true);
     if let Some(process) = managed_process::current() {
         process.memory.handles.remove(stream as usize);
         let graphs = process.memory.captures.forget(stream as usize);
@@ -98,7 +98,7 @@ fn begin(
         eviction::forget_marks(process);
         (process, begun)
     });
-    forget(key, false);
+    seal(key, false);
     let answer = real.call();
     let Some((process, begun)) = begun else {
         return answer;
@@ -145,13 +145,13 @@ fn ended(key: usize) -> Vec<usize> {
     }
 }
 
-/// Stops tracking a stream until the next submission to it. Waits for a drain that queries it now.
-fn forget(key: usize, is_destroyed: bool) {
+/// Stops querying a stream until the next submission to it. Waits for a drain that queries it now.
+fn seal(key: usize, is_destroyed: bool) {
     if let Some(process) = managed_process::current() {
         if process.memory.pending_frees.any() {
             process.memory.pending_frees.seal(key, is_destroyed);
         }
-        turn::forget_streams(process, |used| used.stream == key);
+        turn::seal_streams(process, None, |used| used.stream == key, None);
     }
 }
 

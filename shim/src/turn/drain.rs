@@ -91,19 +91,14 @@ impl Outstanding {
         }
     }
 
-    /// Has events stand for the work in streams whose context is about to end. Work without an event is forgotten, as is
-    /// what of such work is done.
-    pub fn seal(&mut self, which: impl Fn(&Used) -> bool, end: &ContextEnd) {
+    /// Has events stand for the work in streams that are about to be captured or to end, with `end` or alone. Work without an event
+    /// is forgotten, as is what of such work is done: a program may use a new stream for each of its requests.
+    pub fn seal(&mut self, which: impl Fn(&Used) -> bool, end: Option<&ContextEnd>) {
         context::relaxed(|| {
             let ending = self.0.iter_mut().filter(|item| which(&item.used));
             ending.for_each(|item| item.seal(end));
         });
         self.poll(|item| item.used.stream == 0);
-    }
-
-    /// Removes streams that must not be queried any more.
-    pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
-        self.0.retain(|item| !which(&item.used));
     }
 
     /// Waits until all work is done or `is_enough` returns true. Returns false if the deadline passes first.
@@ -160,16 +155,16 @@ impl Item {
     }
 
     /// Records an event behind the work, if there is none yet and the context still exists.
-    fn seal(&mut self, end: &ContextEnd) {
+    fn seal(&mut self, end: Option<&ContextEnd>) {
         let Used {
             stream, context, ..
         } = self.used;
-        if self.event.is_none() && stream != 0 && !end.is_gone() {
+        if self.event.is_none() && stream != 0 && !end.is_some_and(ContextEnd::is_gone) {
             let stream = shared(stream);
             context::with_current(context, || self.event = Event::record(None, stream));
         }
         if let Some(event) = &mut self.event {
-            event.ends.add(end);
+            end.into_iter().for_each(|end| event.ends.add(end));
         }
         self.used.stream = 0;
     }

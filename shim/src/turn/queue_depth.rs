@@ -346,14 +346,15 @@ impl QueueDepth {
         }
     }
 
-    /// Covers the submissions to streams whose context is about to end, which can then be asked about by their events alone.
-    pub fn seal(&mut self, which: impl Fn(&Used) -> bool, end: &ContextEnd, now_ns: u64) {
+    /// Covers the submissions to streams that are about to be captured or to end, with `end` or alone: only their events can be
+    /// asked then.
+    pub fn seal(&mut self, which: impl Fn(&Used) -> bool, end: Option<&ContextEnd>, now_ns: u64) {
         let ending: Vec<_> = self
             .uncovered
             .extract_if(.., |(used, _)| which(used))
             .collect();
         for (used, all) in ending {
-            if end.is_gone() {
+            if end.is_some_and(ContextEnd::is_gone) {
                 self.queued = self.queued.saturating_sub(u64::from(all.count));
                 continue;
             }
@@ -363,25 +364,10 @@ impl QueueDepth {
         let queued = self.tickets.iter_mut().map(|ticket| &mut ticket.mark);
         let marks = queued.chain(&mut self.spare);
         for mark in marks.filter(|mark| which(&mark.used)) {
-            mark.event.ends.add(end);
+            end.into_iter().for_each(|end| mark.event.ends.add(end));
             mark.used.stream = 0;
         }
         self.spare.retain(|mark| !mark.event.ends.is_gone());
-    }
-
-    /// Removes streams that are about to be destroyed.
-    pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
-        let mut gone = 0;
-        self.tickets.retain(|ticket| {
-            let goes = which(&ticket.mark.used);
-            gone += u64::from(ticket.covers.count) * u64::from(goes);
-            !goes
-        });
-        for (_, all) in self.uncovered.extract_if(.., |(used, _)| which(used)) {
-            gone += u64::from(all.count);
-        }
-        self.spare.retain(|mark| !which(&mark.used));
-        self.queued = self.queued.saturating_sub(gone);
     }
 
     /// Records that all queued work is done.

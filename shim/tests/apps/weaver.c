@@ -1,4 +1,4 @@
-/* Leaves long work behind where it was not used last: weaver SECONDS contexts|events|foreign|releases|refused
+/* Leaves long work behind where it was not used last: weaver SECONDS contexts|events|foreign|releases|refused|destroyed|captured
  * contexts: a long kernel in one context, then short ones in two others of the same device.
  * events:   a long kernel in a stream, its end an event for which a second stream waits; then short ones in a
  * third.
@@ -6,6 +6,7 @@
  * context.
  * releases: a long kernel, then a release of the primary context that is not the last.
  * refused:  a long kernel, then a destruction of the primary context, which the driver refuses.
+ * destroyed, captured: a long kernel in a stream that is then destroyed, or captured; then a short one in another.
  * Short rounds, so that a turn may end anywhere. Prints the number of kernels. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,7 +21,8 @@ static int (*cuInit)(unsigned), (*cuDevicePrimaryCtxRetain)(void **, int), (*cuC
 static int (*cuDevicePrimaryCtxRelease)(int);
 static int (*cuCtxSetCurrent)(void *), (*cuCtxSynchronize)(void), (*cuStreamCreate)(void **, unsigned);
 static int (*cuStreamWaitEvent)(void *, void *, unsigned), (*cuEventCreate)(void **, unsigned);
-static int (*cuCtxDestroy)(void *), (*cuStreamSynchronize)(void *);
+static int (*cuCtxDestroy)(void *), (*cuStreamSynchronize)(void *), (*cuStreamDestroy)(void *);
+static int (*cuStreamBeginCapture)(void *, int), (*cuStreamEndCapture)(void *, void **);
 static int (*cuEventRecord)(void *, void *), (*cuEventSynchronize)(void *), (*cuEventDestroy)(void *);
 
 static void load(void) {
@@ -35,6 +37,9 @@ static void load(void) {
     cuCtxDestroy = dlsym(cuda, "cuCtxDestroy_v2");
     cuStreamSynchronize = dlsym(cuda, "cuStreamSynchronize");
     cuStreamCreate = dlsym(cuda, "cuStreamCreate");
+    cuStreamDestroy = dlsym(cuda, "cuStreamDestroy_v2");
+    cuStreamBeginCapture = dlsym(cuda, "cuStreamBeginCapture_v2");
+    cuStreamEndCapture = dlsym(cuda, "cuStreamEndCapture");
     cuStreamWaitEvent = dlsym(cuda, "cuStreamWaitEvent");
     cuEventCreate = dlsym(cuda, "cuEventCreate");
     cuEventRecord = dlsym(cuda, "cuEventRecord");
@@ -105,12 +110,32 @@ static void round_of_refused(long round) {
     if (round % 8 == 7) CHECK(cuCtxSynchronize());
 }
 
+static void round_of_destroyed(long round) {
+    void *stream;
+    CHECK(cuStreamCreate(&stream, 1));
+    launch(stream, 3000);
+    CHECK(cuStreamDestroy(stream));
+    launch(streams[0], 1000);
+    CHECK(cuStreamSynchronize(streams[0]));
+}
+
+static void round_of_captured(long round) {
+    void *graph;
+    launch(streams[1], 3000);
+    CHECK(cuStreamBeginCapture(streams[1], 2));
+    CHECK(cuStreamEndCapture(streams[1], &graph));
+    launch(streams[0], 1000);
+    CHECK(cuStreamSynchronize(streams[0]));
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
     int with_contexts = !strcmp(argv[2], "contexts");
     void (*one_round)(long) = with_contexts ? round_of_contexts
         : !strcmp(argv[2], "events") ? round_of_events
         : !strcmp(argv[2], "foreign") ? round_of_foreign
+        : !strcmp(argv[2], "destroyed") ? round_of_destroyed
+        : !strcmp(argv[2], "captured") ? round_of_captured
         : !strcmp(argv[2], "refused") ? round_of_refused : round_of_releases;
     load();
     CHECK(cuInit(0));

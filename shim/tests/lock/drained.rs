@@ -54,3 +54,13 @@ fn work_beside_a_release_that_is_not_the_last_is_drained() {
 fn work_in_a_context_that_the_driver_does_not_destroy_is_drained() {
     is_drained("refused");
 }
+
+#[test]
+fn work_in_a_stream_that_was_destroyed_is_drained() {
+    is_drained("destroyed");
+}
+
+#[test]
+fn work_from_before_a_capture_is_drained() {
+    is_drained("captured");
+}
