@@ -5,20 +5,33 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
+    time::Duration,
 };
 
 use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle, FabricHandle};
 
-use crate::tracking::record::{self, Record};
+use shm_layout::clock;
+
+use crate::{
+    sys::futex,
+    tracking::record::{self, Record},
+};
 
 /// An identifier of physical memory.
 pub type Id = u64;
 
-/// The physical memory of a process and its references. No lock on it is held over a driver call.
+/// The longest wait for the turn, in nanoseconds, and the time between two looks. The driver's call takes microseconds, unless it waits
+/// for something that only the waiting thread can do.
+const TURN_NS: u64 = 100_000_000;
+const LOOK: Duration = Duration::from_micros(20);
+
+/// The physical memory of a process and its references.
 #[derive(Default)]
 pub struct PhysicalTable {
+    /// Not held over a driver call.
     inner: Mutex<Inner>,
+    turn: Mutex<()>,
 }
 
 /// The tables of [`PhysicalTable`], locked.
@@ -55,8 +68,18 @@ struct Bound {
 impl PhysicalTable {
     /// Adds a reference to the object that a handle names. Returns its identifier.
     pub fn hold(&self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
+        self.hold_what(|table| table.named(handle))
+    }
+
+    /// Adds a reference to the memory that is mapped at an address. Returns its identifier.
+    pub fn hold_at(&self, address: CUdeviceptr) -> Option<Id> {
+        self.hold_what(|table| table.mapping_at(address))
+    }
+
+    fn hold_what(&self, find: impl Fn(&Inner) -> Option<Id>) -> Option<Id> {
+        let _turn = self.turn();
         let mut table = self.lock();
-        let id = table.named(handle)?;
+        let id = find(&table)?;
         table.hold(id);
         Some(id)
     }
@@ -64,6 +87,19 @@ impl PhysicalTable {
     /// Removes a reference. Returns the records that must be uncharged, because nothing keeps their memory alive.
     pub fn let_go(&self, id: Id) -> Vec<Record> {
         self.lock().let_go(id)
+    }
+
+    /// Waits until no other thread is in a driver call that removes a reference, at most for a tenth of a second.
+    pub fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        let end = clock::now().saturating_add(TURN_NS);
+        loop {
+            match self.turn.try_lock() {
+                Ok(turn) => return Some(turn),
+                Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
+                Err(TryLockError::WouldBlock) if clock::now() >= end => return None,
+                Err(TryLockError::WouldBlock) => futex::nap(LOOK),
+            }
+        }
     }
 
     /// Locks the tables.
@@ -153,9 +189,30 @@ impl Inner {
         (address - start < *bytes).then_some(*id)
     }
 
-    /// Adds a mapping. The caller has added the reference.
-    pub fn map(&mut self, start: CUdeviceptr, bytes: u64, id: Id) {
+    /// Adds a mapping that the driver is about to make, unless there is one. The caller has added the reference. Returns true if it
+    /// was added.
+    pub fn map(&mut self, start: CUdeviceptr, bytes: u64, id: Id) -> bool {
+        let is_free = !self.mappings.contains_key(&start);
+        if is_free {
+            self.map_anew(start, bytes, id);
+        }
+        is_free
+    }
+
+    /// Adds a mapping that the driver has made. The caller has added the reference.
+    pub fn map_anew(&mut self, start: CUdeviceptr, bytes: u64, id: Id) {
         self.mappings.insert(start, (bytes, id));
+    }
+
+    /// Removes a mapping that the driver did not make.
+    pub fn unmap(&mut self, start: CUdeviceptr, id: Id) {
+        if self
+            .mappings
+            .get(&start)
+            .is_some_and(|(_, there)| *there == id)
+        {
+            self.mappings.remove(&start);
+        }
     }
 
     /// Removes and returns all mappings that begin in a range; the range may have holes.

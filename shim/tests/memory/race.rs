@@ -99,3 +99,32 @@ fn processes_on_a_device_never_exceed_its_limit() {
         .expect("a valid edit");
     race(&bed, RIVALS, &[]);
 }
+
+/// Runs two threads that add a reference to memory and remove its last one at the same moment.
+fn race_for_the_last_reference(way: &str) {
+    let bed = Testbed::new();
+    let program = cc(&app("references_race.c"), "references_race", &["-ldl"]);
+    let mut command = bed.preloaded(&program);
+    command.env("GPUSHARE_MEMORY", "16MiB");
+    command.args([way, "8", &(20 * rounds()).to_string()]);
+    let output = Watched::spawn(&mut command).wait_output();
+    let line = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{line}");
+    let numbers = line.split_whitespace().map(|word| word.parse::<u64>());
+    let numbers: Vec<u64> = numbers.map(|number| number.expect("a number")).collect();
+    let [most, refused] = numbers[..] else {
+        panic!("{line}")
+    };
+    assert!(most <= 8, "{most} pieces of 2 MiB under 16 MiB");
+    assert!(most == 8 && refused >= 2, "it came to the limit: {line}");
+}
+
+#[test]
+fn memory_that_is_retained_while_it_is_unmapped_stays_charged() {
+    race_for_the_last_reference("0");
+}
+
+#[test]
+fn memory_that_is_mapped_while_it_is_released_stays_charged() {
+    race_for_the_last_reference("1");
+}

@@ -68,7 +68,8 @@ pub fn bind_address(
     address: CUdeviceptr,
     bytes: usize,
 ) -> CUresult {
-    let held = |process: &ManagedProcess| hold_at(process, address);
+    // Memory of a pool has no handle: the application must keep it alive.
+    let held = |process: &ManagedProcess| process.memory.physical.hold_at(address);
     keep(real, team, None, [offset.wide(), bytes.wide()], held)
 }
 
@@ -81,7 +82,7 @@ pub fn bind_address_for(
     address: CUdeviceptr,
     bytes: usize,
 ) -> CUresult {
-    let held = |process: &ManagedProcess| hold_at(process, address);
+    let held = |process: &ManagedProcess| process.memory.physical.hold_at(address);
     keep(
         real,
         team,
@@ -89,15 +90,6 @@ pub fn bind_address_for(
         [offset.wide(), bytes.wide()],
         held,
     )
-}
-
-/// Adds a reference to the memory at an address. Returns `None` for memory of a pool, which has no handle; the
-/// application must keep such memory alive.
-fn hold_at(process: &ManagedProcess, address: CUdeviceptr) -> Option<Id> {
-    let mut book = process.memory.physical.lock();
-    let id = book.mapping_at(address)?;
-    book.hold(id);
-    Some(id)
 }
 
 /// Forwards a binding of memory that `hold` has added a reference to.

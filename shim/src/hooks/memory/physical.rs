@@ -6,6 +6,9 @@
 //! Memory on the host is counted as pinned. Memory of another process is charged to that process; here its mappings
 //! are counted as imported. A file descriptor does not identify the owner of its memory. So memory that this process
 //! exports to a descriptor, imports again and then releases by its own handle counts as imported as well.
+//!
+//! A reference is entered before the driver is asked for it. A thread that removes one has the tables' turn until the driver has done so, and
+//! who adds one waits for that: the memory would be in the tables no more, and with the driver still.
 
 use std::{ffi::c_void, sync::atomic::Ordering::Relaxed};
 
@@ -64,6 +67,7 @@ pub fn release(
         return real.call();
     };
     let book = &process.memory.physical;
+    let _turn = book.turn();
     // Removed before the driver may reuse the number.
     let Some(id) = book.lock().drop_handle(handle) else {
         return real.call();
@@ -89,15 +93,17 @@ pub fn retain(
     if swappable::has(addr as CUdeviceptr) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    real.call()?;
-    if let (Some(process), Some(handle)) = (managed_process::current(), handle.get()) {
-        let mut book = process.memory.physical.lock();
-        if let Some(id) = book.mapping_at(addr as CUdeviceptr) {
-            book.hold(id);
-            book.name(handle, id);
-        }
+    let Some(process) = managed_process::current() else {
+        return real.call();
+    };
+    let book = &process.memory.physical;
+    let held = book.hold_at(addr as CUdeviceptr);
+    let result = real.call();
+    match (result, handle.get().zip(held)) {
+        (Ok(()), Some((handle, id))) => book.lock().name(handle, id),
+        _ => held.into_iter().for_each(|id| account::let_go(process, id)),
     }
-    Ok(())
+    result
 }
 
 /// Forwards `cuMemMap`.
@@ -113,10 +119,19 @@ pub fn map(
     let book = &process.memory.physical;
     let bytes = bytes as u64;
     let held = book.hold(handle);
+    let entered = held.filter(|id| book.lock().map(ptr, bytes, *id));
     let result = code::forward(&real);
     match (result, held) {
-        (Ok(()), Some(id)) => book.lock().map(ptr, bytes, id),
-        (Err(_), Some(id)) => account::let_go(process, id),
+        (Ok(()), Some(id)) if entered.is_none() => book.lock().map_anew(ptr, bytes, id),
+        (Ok(()), Some(_)) => {}
+        (Err(_), Some(id)) => {
+            // A thread that unmaps there may have taken it out for the moment.
+            let _turn = book.turn();
+            entered
+                .into_iter()
+                .for_each(|id| book.lock().unmap(ptr, id));
+            account::let_go(process, id);
+        }
         (Ok(()), None) => {
             if let Some(account) = account::of_current_device() {
                 let record = account.enter(bytes, Kind::Shared);
@@ -138,6 +153,7 @@ pub fn unmap(
         return real.call();
     };
     let book = &process.memory.physical;
+    let _turn = book.turn();
     let taken = book.lock().take_mappings(ptr, bytes as u64);
     let result = real.call();
     match result {
