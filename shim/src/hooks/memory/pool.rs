@@ -216,9 +216,13 @@ pub fn create(
     real.call()?;
     if let (Some(process), Some(pool)) = (managed_process::current(), pool.get()) {
         process.memory.caching.created(pool);
-    }
-    if let (Some(pool), Some(props)) = (pool.get(), props.get()) {
-        remember(pool, Home::at(props.location, props.allocType));
+        let home = props.get();
+        let home = home.and_then(|props| Home::at(props.location, props.allocType));
+        // A second destroy of a pool that had this handle may have put that one's home back.
+        process.memory.pools.with(|homes| match home {
+            Some(home) => homes.insert(pool as usize, home),
+            None => homes.remove(&(pool as usize)),
+        });
     }
     Ok(())
 }
