@@ -360,5 +360,8 @@ fn a_device_that_a_program_had_for_itself_is_free_when_that_ends() {
     let said = run(&["pick", "--free", "--json"]).done().json();
     assert_eq!(said["devices"][0]["claims"], 0, "{said}");
     // A claim of another pick remains.
-    run(&alone).refused(1, &["no GPU is free"]);
+    run(&alone).refused(1, &["no GPU is free; gpushare run --wait waits for one"]);
+    let waits = [&["run", "--wait", "--timeout", "300ms"], &alone[1..]].concat();
+    let words = "no GPU is free; gpushare pick --explain shows each (waited";
+    run(&waits).refused(1, &[words]);
 }

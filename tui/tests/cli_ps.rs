@@ -191,6 +191,16 @@ fn the_table_shows_who_holds_what_in_eighty_columns() {
 }
 
 #[test]
+fn a_name_is_whole_where_no_terminal_has_to_fit_it() {
+    let world = World::new();
+    let name = "serve-llama-3-70b-instruct-of-team-blue-0";
+    let serve = world.actor(name);
+    serve.enter(0);
+    let said = world.gpushare(&["ps"]).done();
+    assert!(said.out.contains(name), "{said:?}");
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let world = World::new();
     let _actors: Vec<_> = (0..20)

@@ -78,15 +78,32 @@ pub fn clip(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.into();
     }
-    let mut short = String::new();
-    for character in text.chars() {
-        if short.width() + character.to_string().width() >= width {
+    within(text.chars(), width.saturating_sub(1)) + "~"
+}
+
+/// Cuts a name to `width` columns in the middle, because names differ at their ends.
+pub fn shorten(name: &str, width: usize) -> String {
+    let name = plain(name);
+    if name.width() <= width {
+        return name.into();
+    }
+    let kept = width.saturating_sub(1);
+    let begin = within(name.chars(), kept - kept / 2);
+    let end = within(name.chars().rev(), kept / 2);
+    format!("{begin}~{}", end.chars().rev().collect::<String>())
+}
+
+/// Returns the first letters that fit in `width` columns.
+fn within(letters: impl Iterator<Item = char>, width: usize) -> String {
+    let mut text = String::new();
+    for letter in letters {
+        text.push(letter);
+        if text.width() > width {
+            text.pop();
             break;
         }
-        short.push(character);
     }
-    short.push('~');
-    short
+    text
 }
 
 #[cfg(test)]
@@ -114,5 +131,7 @@ mod tests {
         assert_eq!(clip("vllm-worker-7", 8), "vllm-wo~");
         assert_eq!(clip("short", 8), "short");
         assert_eq!(clip("a\nb", 8), "a\\nb");
+        assert_eq!(shorten("vllm-worker-7", 8), "vllm~r-7");
+        assert_eq!(shorten("short", 8), "short");
     }
 }

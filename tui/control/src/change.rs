@@ -128,7 +128,7 @@ pub fn summary(change: &Change) -> String {
         Change::Trace { on: None, .. } => "trace off".into(),
         Change::Trace {
             on: Some(records), ..
-        } => format!("trace of {records} records"),
+        } => format!("trace on, room for {records} records"),
         Change::Label { label, .. } if label.is_empty() => "no name".into(),
         Change::Label { label, .. } => format!("name {label}"),
     }

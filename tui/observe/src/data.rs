@@ -276,6 +276,13 @@ impl Data {
         there.filter(move |(_, holding)| holding.lock.state == state)
     }
 
+    /// Returns the number of processes that submit work to a device and have no lock to take, because its policy has none.
+    pub fn without_lock(&self, gpu: usize) -> usize {
+        let now_ns = self.sample.time_ns;
+        let there = self.there(gpu);
+        there.filter(|(_, holding)| holding.works(now_ns)).count()
+    }
+
     /// Adds to the past of each device what its processes do.
     fn remember(&mut self, sample: &Sample) {
         for (gpu, device) in sample.devices.iter().enumerate() {

@@ -100,36 +100,36 @@ rules! {
     "waits"        "WHY"     Note    "a process waits for others"                                   Reason(reason::waits);
 
     "long_kernels" "ADVICE" Note     "a client of MPS has long kernels, and the other clients wait for them"  Advice(policy::long_kernels),
-        "H200, 2026-11-26, an inference under MPS: p50 157 times that alone beside kernels of 90 ms, 1 093 times beside kernels of \
-         40 ms that fill the card; by time slicing 1.5 and 1.3 times";
+        "H200, 2026-11-28, an inference under MPS and its client priority: p50 172 times that alone beside kernels of 90 ms, 1 077 times \
+         beside kernels of 40 ms that fill the card; by time slicing 1.3 and 1.2 times";
     "turns_under_mps" "ADVICE" Note  "jobs under MPS take turns"                                    Advice(policy::turns_under_mps),
-        "H100, 2026-11-22, an inference beside two trainings: 44.7 steps/s under MPS, 44.9 under MPS and overlap; at most 36.5 \
+        "H200, 2026-11-26, an inference beside two trainings: 47.5 steps/s under MPS, 47.2 under MPS and overlap; at most 38.6 \
          in turns";
     "priorities"   "ADVICE"  Note    "jobs have different priorities, and the policy does not act on them"  Advice(policy::priorities),
-        "H100, 2026-11-22, an inference beside two trainings: p50 4.89 ms under overlap=1ms, 7.77 ms without a policy, 26.1 ms in \
-         turns of 20 ms; the trainings had 98.6 % of what they have without a policy";
+        "H200, 2026-11-26, an inference beside two trainings: p50 4.53 ms under overlap order=priority, 8.17 ms without a policy, \
+         17.33 ms in turns of 20 ms; the trainings had 97 % of what they have without a policy";
     "urgent_waits" "ADVICE"  Note    "a job of higher priority waits for its turn"                  Advice(policy::urgent_waits),
-        "H100, 2026-11-22, an inference beside two trainings: p99 10.6 ms and 37.6 steps/s under overlap=2ms order=priority, \
-         12.5 ms and 31.6 under timeslice=2ms order=priority";
+        "H200, 2026-11-26, an inference beside two trainings: p99 10.6 ms and 39.3 steps/s under overlap order=priority, 14.8 ms \
+         and 32.4 under timeslice=2ms order=priority";
     "small_waits"  "ADVICE"  Note    "a job that needs little waits for jobs that need much"        Advice(policy::small_waits),
-        "H100, 2026-11-22, an inference beside two trainings: p99 10.8 ms under overlap=1ms order=priority, 70.9 ms under \
-         timeslice=20ms order=fair; the trainings had 98.6 % of what they have without a policy";
+        "H200, 2026-11-26, an inference beside two trainings: p99 10.6 ms under overlap order=priority, 55.3 ms under \
+         timeslice=20ms order=fair; the trainings had 97 % of what they have without a policy";
     "idle_holder"  "ADVICE"  Note    "holders keep a device that they do not use"                   Advice(policy::idle_holder),
         "H100, a server that answers requests: under idle=5ms each request left the device empty for 5 ms";
     "spare_time"   "ADVICE"  Note    "jobs are held back for the shares of others, and the device is often empty"  Advice(policy::spare_time),
         "H200, 2026-11-27, two trainings that wait for their processor, weights 3:1: the second did 5.4 steps/s under \
          timeslice=5ms order=fair and 8.5 over MPS under overlap order=fair; 25.8 under hw-timeslice=4ms, 26.1 without a policy";
     "short_turns"  "ADVICE"  Note    "turns are so short that hand-offs cost much"                  Advice(policy::short_turns),
-        "H200, 2026-11-20, an urgent task beside two others: their kernels/s were 162 under always, 187 under timeslice=5ms";
+        "H200, 2026-11-26, an urgent task beside two others: their kernels/s were 188 under always, 210 under timeslice=5ms";
     "long_turns"   "ADVICE"  Note    "equal jobs wait for long turns"                               Advice(policy::long_turns),
-        "H100, 2026-11-22, two servers under timeslice=5ms order=fair: 95.7 % of the tokens/s without a policy, and 6.5 ms \
-         between tokens in 99 of 100 cases";
+        "H200, 2026-11-26, two servers under timeslice=5ms order=fair: 102 % of the tokens/s of one alone, 99 % without a policy, \
+         and at most 7.7 ms between tokens in 99 of 100 cases";
     "weights"      "ADVICE"  Note    "jobs have different weights, and no policy acts on them"      Advice(policy::weights),
         "H200, 2026-11-20, timeslice=5ms order=fair: weights 1:2:4 had 14.3, 28.6 and 57.1 % of the time (14.3, 28.6 and 57.1 \
-         wanted); H100, 2026-11-22: two servers had 95.7 % of the tokens/s without a policy";
+         wanted); 2026-11-26: two servers had 102 % of the tokens/s of one alone, 99 % without a policy";
     "equals"       "ADVICE"  Note    "equal jobs keep a device busy without a policy"               Advice(policy::equals),
-        "H200, 2026-11-20, timeslice=5ms order=fair: two alike had 50 % each, within 0.2; 2026-11-26, four frameworks did 99 % of \
-         one alone together under hw-timeslice=5ms, 95 % under timeslice=5ms order=fair, 94 % without a policy";
+        "H200, 2026-11-20, timeslice=5ms order=fair: two alike had 50 % each, within 0.2; 2026-11-28, four frameworks did 100 % of \
+         one alone together under hw-timeslice=5ms, 94 % under timeslice=5ms order=fair, 94 % without a policy";
 }
 
 /// Returns the kinds of findings that are alerts, the most urgent first.

@@ -32,6 +32,11 @@ pub struct EditLine {
 }
 
 impl EditLine {
+    /// Reports whether an undo takes the edit back. A trace is ended by a command of its own.
+    pub fn can_be_undone(&self) -> bool {
+        self.undoes.is_none() && !self.new.starts_with("trace ")
+    }
+
     /// Describes the edit in one line, its change first: `41849 trainer gpu0: quota none -> 32GiB for 9m, by alice:
     /// reason`.
     pub fn told(&self, now_ns: u64, arrow: &str) -> String {

@@ -1,10 +1,13 @@
 //! Waits for memory: the waiting process, the reason, and the holders of the memory.
 
+use std::ffi::OsString;
+
+use shm_layout::memory::queue::EvictionRules;
 use shm_layout::{Blocked, MemoryWait};
 
 use super::{Holding, ProcessSample, Sample};
-use gpushare_base::text::memory;
 use gpushare_base::text::units::{short_size, short_time};
+use gpushare_base::text::{memory, shell};
 
 /// Maximum number of holders named in a sentence.
 const NAMED: usize = 3;
@@ -35,11 +38,7 @@ pub fn holders<'a>(
     };
     let mut holders: Vec<Holder<'a>> = sample
         .holdings(holding.gpu)
-        .filter(|(other, held)| {
-            let is_other =
-                other.shown_pid() != process.shown_pid() || other.slot() != process.slot();
-            is_other && held.used > 0 && concerns(other)
-        })
+        .filter(|(other, held)| is_other(process, other) && held.used > 0 && concerns(other))
         .map(|(process, held)| Holder {
             process,
             bytes: held.used,
@@ -47,6 +46,96 @@ pub fn holders<'a>(
         .collect();
     holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
     holders
+}
+
+fn is_other(process: &ProcessSample, other: &ProcessSample) -> bool {
+    other.shown_pid() != process.shown_pid() || other.slot() != process.slot()
+}
+
+/// Returns the processes that get memory of the device before one that waits for some.
+fn ahead<'a>(
+    sample: &'a Sample,
+    process: &ProcessSample,
+    holding: &Holding,
+    wait: MemoryWait,
+) -> Vec<&'a ProcessSample> {
+    // On an overcommitted device the order is by what each process has lacked, which a sample does not tell.
+    let is_by_ticket = sample
+        .devices
+        .get(holding.gpu)
+        .is_some_and(|device| !EvictionRules::of(device.policy.0, device.overcommit).are_on());
+    // A process that has as much already, and one within its reserve, pass every other.
+    let passes = !wait.is_return && holding.used >= wait.bytes
+        || holding.used.saturating_add(wait.bytes) <= holding.reserved;
+    if passes || wait.limit == Blocked::Quota || !is_by_ticket && wait.limit != Blocked::Behind {
+        return Vec::new();
+    }
+    let precedes = |other: &ProcessSample, theirs: MemoryWait| {
+        let blocks = match theirs.limit {
+            Blocked::Quota => false,
+            Blocked::Group => other.group == process.group,
+            Blocked::Limit | Blocked::Device | Blocked::Behind => true,
+        };
+        let is_first =
+            (other.share.priority, wait.ticket) > (process.share.priority, theirs.ticket);
+        blocks && is_first && !other.share.paused
+    };
+    let all = sample.holdings(holding.gpu);
+    all.filter(|(other, held)| held.memory_wait.is_some_and(|wait| precedes(other, wait)))
+        .map(|(other, _)| other)
+        .collect()
+}
+
+/// Memory of a device that a process or a group has reserved.
+struct Reserved {
+    /// Its size.
+    bytes: u64,
+    /// The part in use.
+    used: u64,
+    /// The name of the process or group.
+    owner: String,
+    /// The words behind `gpushare` that change it.
+    edit: String,
+}
+
+impl Reserved {
+    /// Returns the bytes that no process uses and no other can take.
+    fn unused(&self) -> u64 {
+        self.bytes.saturating_sub(self.used)
+    }
+}
+
+/// Returns the reserves on a device that a process cannot take from.
+fn reserved_from(
+    sample: &Sample,
+    process: &ProcessSample,
+    gpu: usize,
+    name: impl Fn(&ProcessSample) -> String,
+) -> Vec<Reserved> {
+    let others = sample.processes.iter();
+    let others = others.filter(|other| is_other(process, other));
+    let of_processes = others.filter_map(|other| {
+        let (held, label) = (other.on(gpu)?, &other.identity.label);
+        let target = match label.is_empty() {
+            true => other.shown_pid().to_string(),
+            false => shell::line(std::iter::once(OsString::from(format!("name:{label}")))),
+        };
+        Some(Reserved {
+            bytes: held.reserved,
+            used: held.used,
+            owner: name(other),
+            edit: format!("set {target}"),
+        })
+    });
+    let groups = sample.groups.iter();
+    let groups = groups.filter(|group| process.group.as_ref() != Some(&group.name));
+    let of_groups = groups.map(|group| Reserved {
+        bytes: sample.group_reserve(group, gpu),
+        used: sample.group_claim(group, gpu),
+        owner: format!("group {}", group.name),
+        edit: format!("group set {}", group.name),
+    });
+    of_processes.chain(of_groups).collect()
 }
 
 /// Describes what a process waits for on a device and which processes hold it, as a sentence whose subject is the
@@ -64,17 +153,53 @@ pub fn sentence(
         short_size(wait.bytes),
         holding.gpu,
     );
-    if wait.limit == Blocked::Behind {
-        let ahead = sample.holdings(holding.gpu).filter(|(_, other)| {
-            let ticket = other.memory_wait.map(|wait| wait.ticket);
-            ticket.is_some_and(|ticket| ticket < wait.ticket)
-        });
-        let ahead: Vec<String> = ahead.map(|(other, _)| name(other)).take(NAMED).collect();
-        if !ahead.is_empty() {
-            return Some(format!("{begin}, behind {}", ahead.join(", ")));
+    let ahead = ahead(sample, process, holding, wait).into_iter();
+    let ahead: Vec<String> = ahead.map(&name).take(NAMED).collect();
+    if !ahead.is_empty() {
+        return Some(format!("{begin}, behind {}", ahead.join(", ")));
+    }
+    let device = sample.devices.get(holding.gpu);
+    let limit = match wait.limit {
+        // Without a limit of the operator the device itself has no room.
+        Blocked::Limit if device.is_none_or(|device| device.limit.is_none()) => Blocked::Device,
+        limit => limit,
+    };
+    let free = device.map_or(0, |device| {
+        let counted = sample.ledger_bytes(holding.gpu);
+        let used = device.used_bytes.unwrap_or(0).max(counted);
+        device.total_bytes.saturating_sub(used)
+    });
+    if limit == Blocked::Device && wait.bytes <= free {
+        let reserved = reserved_from(sample, process, holding.gpu, &name);
+        let kept = reserved.iter().map(Reserved::unused);
+        let kept = kept.fold(0, u64::saturating_add);
+        let most = reserved.into_iter().max_by_key(Reserved::unused);
+        match most {
+            Some(most) if wait.bytes > free.saturating_sub(kept) => {
+                return Some(format!(
+                    "{begin}: {} are reserved for {} (it uses {}); gpushare {} reserve=SIZE gives some back",
+                    short_size(most.bytes),
+                    most.owner,
+                    short_size(most.used),
+                    most.edit,
+                ));
+            }
+            // The figures of the driver are late.
+            _ if wait.is_return => {
+                let soon = "its memory returns up to 2 s after memory was freed there";
+                return Some(format!("{begin}: {soon}"));
+            }
+            _ => {}
         }
     }
-    let what = format!("{begin}: {}", memory::full(wait.limit));
+    let what = match limit {
+        Blocked::Device if free > 0 => format!(
+            "{begin}: needs {}, {} are free",
+            short_size(wait.bytes),
+            short_size(free)
+        ),
+        limit => format!("{begin}: {}", memory::full(limit)),
+    };
     let holders = holders(sample, process, holding);
     let named: Vec<String> = holders
         .iter()
@@ -161,11 +286,81 @@ mod tests {
         };
         let begin = "has waited 12.0s for 1.0G on GPU0";
         assert_eq!(said(&sample, 2), format!("{begin}, behind 2"));
-        let limit = format!("{begin}: the device's limit is reached; held by 1 (12.0G)");
-        assert_eq!(said(&sample, 1), limit);
+        let full = format!("{begin}: the device is full; held by 1 (12.0G)");
+        assert_eq!(said(&sample, 1), full, "no operator has set a limit");
+        sample.snapshot.devices[0].view.limit = Some(12 << 30);
+        let limit = "the device's limit or reserves leave no room; held by 1 (12.0G)";
+        assert_eq!(said(&sample, 1), format!("{begin}: {limit}"));
         sample.snapshot.processes[1].devices[0].memory_wait = None;
         let asked = format!("{begin}: others asked before it; held by 1 (12.0G)");
         assert_eq!(said(&sample, 2), asked, "they have just left the queue");
+    }
+
+    /// Returns a card of 16 GiB, a process that holds 1 GiB, and two that wait for 15 GiB since 12 s, one after the other.
+    fn card() -> Sample {
+        let wait = |ticket| MemoryWait {
+            bytes: 15 << 30,
+            limit: Blocked::Device,
+            since_ns: 1_000_000_000,
+            ticket,
+            ..MemoryWait::default()
+        };
+        let mut sample = Sample::default();
+        sample.snapshot.time_ns = 13_000_000_000;
+        sample.snapshot.devices.push(DeviceSample::default());
+        sample.snapshot.devices[0].view.total_bytes = 16 << 30;
+        sample.snapshot.processes = vec![
+            process(1, "", 2 << 30, None),
+            process(2, "", 0, Some(wait(1))),
+            process(3, "", 0, Some(wait(2))),
+        ];
+        sample.snapshot.processes[0].view.identity.label = "llama".into();
+        sample
+    }
+
+    /// Returns why the process at `at` waits.
+    fn why(sample: &Sample, at: usize) -> String {
+        let waits = &sample.processes[at];
+        let name = |process: &ProcessSample| process.name().to_owned();
+        let said = sentence(sample, waits, &waits.devices[0], name).expect("it waits");
+        let begin = "has waited 12.0s for 15.0G on GPU0";
+        said.strip_prefix(begin).expect(&said).to_owned()
+    }
+
+    #[test]
+    fn a_request_that_is_larger_than_what_is_free_says_both_and_the_next_one_that_it_is_behind() {
+        let mut sample = card();
+        let larger = ": needs 15.0G, 14.0G are free; held by llama (2.0G)";
+        assert_eq!(why(&sample, 1), larger);
+        sample.snapshot.processes[1].view.identity.label = "w1".into();
+        assert_eq!(why(&sample, 2), ", behind w1");
+        sample.snapshot.processes[2].view.share.priority = 1;
+        assert_eq!(why(&sample, 2), larger, "a higher priority comes first");
+    }
+
+    #[test]
+    fn a_reserve_that_leaves_no_room_is_named_with_the_command_that_lowers_it() {
+        let mut sample = card();
+        let holding = &mut sample.snapshot.processes[0].view.devices[0].view;
+        (holding.used, holding.reserved) = (1 << 30, 12 << 30);
+        let said = ": 12.0G are reserved for llama (it uses 1.0G); gpushare set name:llama reserve=SIZE gives some back";
+        assert_eq!(why(&sample, 1), said);
+        sample.snapshot.processes[1].view.devices[0].view.reserved = 15 << 30;
+        sample.snapshot.processes[0].view.devices[0].view.reserved = 1 << 30;
+        let free = ": needs 15.0G, 15.0G are free; held by llama (1.0G)";
+        assert_eq!(why(&sample, 1), free, "its own reserve is not in its way");
+    }
+
+    #[test]
+    fn memory_that_returns_to_a_device_with_room_is_not_said_to_wait_for_room() {
+        let mut sample = card();
+        sample.snapshot.processes.remove(0);
+        let wait = &mut sample.snapshot.processes[0].view.devices[0]
+            .view
+            .memory_wait;
+        wait.as_mut().expect("it waits").is_return = true;
+        let said = ": its memory returns up to 2 s after memory was freed there";
+        assert_eq!(why(&sample, 0), said);
     }
 
     #[test]

@@ -38,6 +38,30 @@ fn a_policy_for_all_reaches_the_processes_and_takes_a_devices_own_away() {
 }
 
 #[test]
+fn settings_of_memory_are_in_the_table_of_policies_and_are_named_when_they_stay() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    let set = |words: &[&str]| {
+        world
+            .gpushare(&[&["policy", "set", "all"], words].concat())
+            .done()
+    };
+    set(&["timeslice=5ms", "evict-idle=2s", "stay=5s"]);
+    let said = set(&["hw-timeslice=5ms"]);
+    assert!(
+        said.out
+            .contains("hw-timeslice=5ms, evict-idle=2s, stay=5s"),
+        "{said:?}"
+    );
+    let shown = world.gpushare(&["policy", "show"]).done().out;
+    assert!(
+        shown.contains("MORE") && shown.contains("evict-idle=2s stay=5s"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_policy_for_all_that_nobody_obeys_yet_is_what_the_next_edit_starts_from() {
     let world = World::new();
     let set = |gpu: &str, word: &str| world.gpushare(&["policy", "set", gpu, word]).done();

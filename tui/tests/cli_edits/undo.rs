@@ -276,6 +276,31 @@ fn several_edits_are_undone_in_one_go() {
 }
 
 #[test]
+fn undo_names_a_trace_that_it_does_not_take_back_and_the_command_that_ends_it() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    world.gpushare(&["quota", "set", "all", "4GiB"]).done();
+    let dir = shm_layout::SegmentDir::at(world.dir());
+    let change = shm_layout::Change::Trace {
+        slot: train.registration.slot(),
+        on: Some(1000),
+    };
+    let ctl = gpushare_control::audit::Place::Ctl;
+    let request = gpushare_control::EditRequest::new(change, "7 train", ctl);
+    let editor = gpushare_control::Editor::open(&dir);
+    editor.apply(request).expect("a valid edit");
+    let audit = world.gpushare(&["audit"]).done();
+    let told = "trace off -> on, room for 1000 records";
+    assert!(audit.out.contains(told), "{audit:?}");
+    let named = "edit 2 is a trace and is not undone; gpushare trace stop 7 ends it";
+    world.gpushare(&["undo", "2"]).refused(1, &[named]);
+    let said = world.gpushare(&["undo"]).done();
+    assert!(said.err.contains(named), "{said:?}");
+    assert!(said.out.contains("undid edit 1"), "{said:?}");
+}
+
+#[test]
 fn undo_takes_settings_back_and_not_the_traces_that_came_after() {
     let world = World::new();
     let train = world.actor("train");

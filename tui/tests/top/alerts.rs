@@ -95,8 +95,12 @@ fn every_rule_finds_what_it_looks_for() {
         ("lost", |s| s.events_lost = 5),
         ("thrashing", |s| {
             let now = s.time_ns;
-            let counters = &mut s.processes[1].devices[0].counters;
-            (counters.evictions, counters.moving_ns) = (9, now / 4);
+            s.devices[0].view.total_bytes = 80 << 30;
+            for process in &mut s.processes[1..3] {
+                let counters = &mut process.devices[0].counters;
+                (counters.evictions, counters.evictions_in_hour) = (9, 9);
+                counters.moving_ns = now / 8;
+            }
         }),
         ("xid", |s| {
             let figures = &mut s.devices[0].nvml;
@@ -131,6 +135,37 @@ fn every_rule_finds_what_it_looks_for() {
         );
         assert!(alerts_when(change).contains(&kind), "{kind} is not found");
     }
+}
+
+#[test]
+fn memory_that_fits_and_that_of_one_process_take_no_turns() {
+    let told = |total: u64, movers: usize, waits: u64| {
+        let mut state = State::default();
+        for mut sample in story() {
+            let now = sample.time_ns;
+            sample.devices[0].view.total_bytes = total << 30;
+            sample.processes.truncate(2);
+            for process in &mut sample.processes[..movers] {
+                let counters = &mut process.devices[0].counters;
+                (counters.evictions, counters.evictions_in_hour) = (9, 9);
+                counters.moving_ns = now / 4;
+            }
+            let holding = &mut sample.processes[0].devices[0].view;
+            holding.memory_wait = (waits > 0).then(|| shm_layout::MemoryWait {
+                bytes: waits << 30,
+                ..Default::default()
+            });
+            state.update(sample);
+        }
+        let mut alerts = state.data().alerts.iter();
+        let found = alerts.find(|alert| alert.kind.id == "thrashing");
+        found.map(|alert| alert.sentence())
+    };
+    assert_eq!(told(40, 1, 0), None, "one process");
+    assert_eq!(told(80, 2, 0), None, "40.9 and 30.2 GiB fit");
+    let crowded = told(80, 2, 20).expect("what it waits for does not");
+    let words = "2 processes with 91.0G take turns on 80.0G";
+    assert!(crowded.contains(words), "{crowded}");
 }
 
 #[test]

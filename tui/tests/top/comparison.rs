@@ -146,6 +146,38 @@ fn a_comparison_is_closed_by_the_key_that_it_offers_and_a_timed_edit_shows_its_e
 }
 
 #[test]
+fn no_undo_is_offered_after_an_undo_or_a_trace_and_the_new_value_comes_first() {
+    let mut mix = Mix::new();
+    mix.pass(15, [100, 100, 100], 5 * MS, &[]);
+    let slices = edit(115, "policy timeslice=5ms order=fair", None);
+    mix.pass(1, [100; 3], 5 * MS, &[slices]);
+    let mut undo = edit(116, "policy inherit", None);
+    (undo.target, undo.undoes) = ("all GPUs".into(), Some(115));
+    undo.old = Some("policy timeslice=5ms order=fair".into());
+    let mut trace = edit(117, "trace on, room for 262144 records", None);
+    (trace.target, trace.old) = ("4276 serve".into(), Some("trace off".into()));
+    for (made, told) in [
+        (
+            undo,
+            "undone: all GPUs: off (was: turns of 5ms, shares by weight): measuring",
+        ),
+        (
+            trace,
+            "4276 serve: trace on, room for 262144 records (was: off): measuring",
+        ),
+    ] {
+        mix.pass(1, [100; 3], 5 * MS, &[made]);
+        mix.state.choices.notice = None;
+        let line = mix.last_line(160);
+        assert!(line.starts_with(told), "{line}");
+        assert!(
+            !line.contains("undo  ") && line.ends_with("Enter keep"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn the_figures_of_an_own_policy_edit_are_kept_for_advice() {
     let words = "policy overlap order=priority";
     let other: LockPolicy = words["policy ".len()..].parse().expect("a policy");

@@ -1,7 +1,7 @@
 //! Several devices: all are shown at once, and an edit applies to the right one.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_sample::{Holding, ProcessSample, Sample};
+use gpushare_sample::{Holding, LockState, ProcessSample, Sample};
 use gpushare_top::app::{self, Next};
 use gpushare_top::operator::Task;
 use gpushare_top::state::State;
@@ -112,6 +112,30 @@ pub fn eight(mut sample: Sample) -> Sample {
         sample.devices.push(device);
     }
     sample
+}
+
+#[test]
+fn a_device_without_a_lock_is_not_called_free_while_jobs_submit() {
+    let mut state = State::default();
+    for mut sample in story() {
+        let device = &mut sample.devices[0];
+        (device.view.owner, device.view.policy) = (None, Default::default());
+        device.view.waiters.clear();
+        for process in &mut sample.processes {
+            let holding = &mut process.devices[0];
+            holding.view.policy = Default::default();
+            holding.view.lock.state = LockState::Idle;
+        }
+        state.update(sample);
+    }
+    for size in [(80, 24), (120, 40)] {
+        let seen = lines(&state, size, false).join("\n");
+        assert!(seen.contains("now   no lock: 6 jobs submit"), "{seen}");
+    }
+    state.show_gpu(1);
+    let seen = lines(&state, (80, 24), false).join("\n");
+    assert!(seen.contains(" 6 active"), "{seen}");
+    assert!(seen.contains("now   free"), "GPU1 has no job: {seen}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use gpushare_top::overlay::Overlay;
 use gpushare_top::state::State;
 use shm_layout::{Change, QuotaValue, Set, ShareEdit, SlotId, Until};
 
-use crate::hands::{S, notice, press, screen, select, tap, title};
+use crate::hands::{S, lines, notice, press, screen, select, tap, title};
 use crate::support::{state, story};
 
 #[test]
@@ -137,6 +137,37 @@ fn after_an_edit_the_change_its_end_and_who_has_not_applied_it_are_said() {
     );
 }
 
+#[test]
+fn after_an_undo_the_value_that_is_back_is_said_first() {
+    let mut state = state();
+    let everywhere = |policy: Option<&str>| Change::Policy {
+        device: None,
+        policy: policy.map(|policy| policy.parse().unwrap()),
+        until: None,
+    };
+    let slices = "timeslice=5ms order=fair";
+    let applied = Applied {
+        generation: 815,
+        before: format!("policy {slices}"),
+        old: everywhere(Some(slices)),
+        new: everywhere(None),
+        acknowledged_by: Vec::new(),
+        missing: Vec::new(),
+        stopped: Vec::new(),
+        unlogged: None,
+    };
+    let undone = News::Undone {
+        target: "all GPUs".into(),
+        restored: Some("policy off order=fair".into()),
+        applied,
+    };
+    app::news(&mut state, undone);
+    assert_eq!(
+        notice(&state),
+        "undone: all GPUs: off (was: turns of 5ms, shares by weight); applied by all"
+    );
+}
+
 /// Returns a sample with another user's edit from the audit log.
 fn edited(generation: u64, state: &State) -> Sample {
     let mut sample = state.data().sample.clone();
@@ -172,8 +203,7 @@ fn an_edit_of_somebody_else_is_said_with_who_and_what() {
         "edited: 41822 train-7b gpu0: quota 48GiB to 40GiB for 1m00s, by alice: ticket 4471"
     );
     let seen = screen(&state);
-    let row =
-        "edit     41822 train-7b gpu0: quota 48GiB \u{2192} 40GiB for 1m00s, by alice: ticket 4471";
+    let row = "edit      41822 train-7b gpu0: quota 48GiB \u{2192} 40GiB for 1m00s, by alice: ticket 4471";
     assert!(seen.contains(row), "{seen}");
 
     let mut state = crate::support::state();
@@ -182,6 +212,29 @@ fn an_edit_of_somebody_else_is_said_with_who_and_what() {
     let sample = edited(814, &state);
     state.update(sample);
     assert_eq!(notice(&state), "", "one's own is no news");
+}
+
+#[test]
+fn a_long_name_is_cut_in_the_middle_in_titles_and_in_the_reasons() {
+    let mut state = state();
+    let mut sample = story().last().unwrap();
+    sample.time_ns += 1;
+    let long = "serve-llama-3-70b-instruct-of-team-blue-in-the-second-cluster-0";
+    sample.processes[1].view.identity.label = long.into();
+    state.update(sample);
+    select(&mut state, long);
+    press(&mut state, "e");
+    let seen = lines(&state, (80, 24), false).join("\n");
+    let title = "Memory quota  B 41849 serve-llama-3-…ond-cluster-0 on GPU0 (alice)";
+    assert!(seen.contains(title), "{seen}");
+    press(&mut state, "\x1bx");
+    let seen = lines(&state, (80, 40), false).join("\n");
+    let mut names = seen.lines().filter(|line| line.contains("llama-3-70b"));
+    let (_, end) = names
+        .next()
+        .and_then(|name| name.rsplit_once('…'))
+        .expect(&seen);
+    assert!(end.contains("second-cluster-0"), "{seen}");
 }
 
 #[test]

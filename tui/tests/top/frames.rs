@@ -6,13 +6,14 @@ use gpushare_top::app::{self, Next};
 use gpushare_top::operator::{News, Task};
 use gpushare_top::state::{Grip, State};
 use gpushare_top::view;
+use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use shm_layout::{Change, SlotId};
 
 use serde_json::Value;
 
 use crate::hands::press;
-use crate::support::{frame, state, story, traced};
+use crate::support::{frame, look, state, story, traced};
 
 fn after(keys: &str) -> State {
     let mut state = state();
@@ -227,6 +228,24 @@ fn no_size_and_no_screen_makes_it_panic() {
             }
         }
     }
+}
+
+#[test]
+fn the_sentence_in_place_of_the_table_is_wrapped_where_it_is_printed() {
+    let mut state = State::default();
+    let mut sample = Sample::default();
+    sample.snapshot.time_ns = 1;
+    let sentence = ["there is no segment in a directory with a long name"; 4].join(" or ");
+    sample.segment.waiting = Some(sentence.clone());
+    state.update(sample);
+    let height = view::text_height(&state, 100);
+    let area = Rect::new(0, 0, 100, height);
+    let mut buffer = Buffer::empty(area);
+    view::text(&mut buffer, area, &state, &look(false));
+    let line = |y: u16| -> String { (0..100_u16).map(|x| buffer[(x, y)].symbol()).collect() };
+    let lines: Vec<String> = (0..height).map(line).collect();
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    assert!(lines.join(" ").contains(&sentence), "{lines:#?}");
 }
 
 /// Sets every number of the document to its field's maximum.

@@ -6,8 +6,17 @@ use gpushare_top::operator::Task;
 use gpushare_top::overlay::Overlay;
 use shm_layout::{Change, QuotaValue, Set, ShareEdit};
 
-use crate::hands::{notice, press, screen, select, title};
+use crate::hands::{lines, notice, press, screen, select, title};
 use crate::support::{names, state};
+
+#[test]
+fn the_key_of_the_events_says_what_it_shows_where_the_pane_is_hidden() {
+    let mut state = state();
+    press(&mut state, "llll");
+    assert_eq!(notice(&state), "events: edits");
+    let seen = lines(&state, (80, 24), false);
+    assert_eq!(seen.last().map(|line| line.trim()), Some("events: edits"));
+}
 
 /// Returns the edits that a confirmation makes.
 fn edits(next: Next) -> Vec<Change> {

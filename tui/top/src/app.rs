@@ -202,7 +202,12 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Freeze => state.stop(),
         Action::Zoom(by) => state.zoom(by),
         Action::Pan(columns) => return time::move_by_columns(state, columns),
-        Action::Events => choices.events = choices.events.next(),
+        Action::Events => {
+            choices.events = choices.events.next();
+            // The pane may be hidden.
+            let text = format!("events: {}", choices.events.word());
+            say(state, &text, false);
+        }
         Action::Quota | Action::Share | Action::Policy | Action::Boost | Action::Signal => {
             dialogs::open(state, action);
         }

@@ -21,7 +21,7 @@ pub const SETTINGS: [(&str, &str, &str); 10] = [
     (
         "delay",
         "0.5",
-        "seconds between two snapshots; without it 0.25, or up to 1 where they cost much",
+        "seconds between two snapshots; without it 0.25, or up to 2 where they cost much",
     ),
     ("color", "\"auto\"", "auto, always or never"),
     (

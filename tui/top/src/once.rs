@@ -210,8 +210,9 @@ fn table(out: &mut impl Write, state: &State) -> Result<()> {
         false => 140,
     };
     let look = plain_look();
-    let height = super::view::text_height(state);
-    let area = Rect::new(0, 0, width.max(60), height);
+    let width = width.max(60);
+    let height = super::view::text_height(state, width);
+    let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
     super::view::text(&mut buffer, area, state, &look);
     for y in 0..height {

@@ -71,6 +71,15 @@ pub enum News {
         /// The edit.
         applied: Applied,
     },
+    /// An edit was undone.
+    Undone {
+        /// The target of the edit.
+        target: String,
+        /// The values from before the edit that was undone.
+        restored: Option<String>,
+        /// The edit that restores them.
+        applied: Applied,
+    },
     /// A sentence about a task that succeeded.
     Done(String),
     /// A sentence about an edit that a rule of the settings made.
@@ -180,10 +189,13 @@ fn work(dir: &Path, task: Task, news: &UnboundedSender<News>) {
         }
         Task::All(tasks) => all(&dir, tasks, &tell),
         Task::Undo(entry) => {
-            let target = entry.record.target.clone();
             let editor = Editor::open(&dir);
             match editor.undo(&entry, Place::Tui, None) {
-                Ok(applied) => tell(News::Settled { target, applied }),
+                Ok(applied) => tell(News::Undone {
+                    target: entry.record.target.clone(),
+                    restored: entry.record.old.clone(),
+                    applied,
+                }),
                 Err(failure) => tell(News::Refused(failure.to_string())),
             }
             tell_set_aside(&editor, &tell);

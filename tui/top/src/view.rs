@@ -127,11 +127,19 @@ pub fn wrapped(text: &str, width: u16) -> Vec<String> {
     lines
 }
 
-/// Returns the number of lines that [`text`] needs.
-pub fn text_height(state: &State) -> u16 {
+/// Returns the lines of printed output that stand in place of the table where there are no processes.
+fn no_processes(state: &State, width: u16) -> Vec<String> {
+    let waiting = state.data().sample.segment.waiting.as_deref();
+    let text = waiting
+        .unwrap_or("no process uses a GPU through gpushare; start one with gpushare run -- CMD");
+    wrapped(text, width)
+}
+
+/// Returns the number of lines that [`text`] needs at this width.
+pub fn text_height(state: &State, width: u16) -> u16 {
     let data = state.data();
     let table = match data.sample.processes.is_empty() {
-        true => 1,
+        true => no_processes(state, width).len(),
         false => usize::from(table::lines(state)) + 3,
     };
     let devices = data.sample.devices.len();
@@ -164,11 +172,9 @@ pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         }
     }
     if data.sample.processes.is_empty() {
-        let waiting = data.sample.segment.waiting.as_deref();
-        let text = waiting.unwrap_or(
-            "no process uses a GPU through gpushare; start one with gpushare run -- CMD",
-        );
-        Pen::new(buffer, part(1), palette).put(0, 0, text, palette.style(Role::Text));
+        for line in no_processes(state, area.width) {
+            Pen::new(buffer, part(1), palette).put(0, 0, &line, palette.style(Role::Text));
+        }
     } else {
         table::draw(
             &mut Pen::new(buffer, part(usize::from(table::lines(state)) + 3), palette),

@@ -1,7 +1,7 @@
 //! Description of an edit's change, from the words for the old and the new settings.
 
-use shm_layout::LockPolicy;
 use shm_layout::text::INHERIT;
+use shm_layout::{LockPolicy, PolicyKind};
 
 use super::policy;
 
@@ -70,6 +70,41 @@ pub fn in_words(old: Option<&str>, new: &str, arrow: &str) -> String {
     }
 }
 
+/// Returns the new value, and behind it the old one, which a narrow screen may cut: `quota 32GiB (was: none)`. Policies are told by
+/// what each of them does.
+pub fn new_first(old: Option<&str>, new: &str) -> String {
+    let told = |words: &str| match policy(words) {
+        Some(policy) if policy.kind == PolicyKind::Off => policy.kind.to_string(),
+        Some(policy) => policy::in_words(&policy),
+        None => words.replace(A_WHILE, ""),
+    };
+    let now = told(new);
+    let Some(was) = old.map(told) else {
+        return now;
+    };
+    if was == now {
+        return from_to(old, new, "to");
+    }
+    // The setting's name is not repeated. The words of a policy begin with none.
+    let is_policy = old.and_then(policy).is_some();
+    let value = match (was.split_once(' '), now.split_once(' ')) {
+        (Some((name, value)), Some((same, _)))
+            if name == same && !name.contains('=') && !is_policy =>
+        {
+            value
+        }
+        _ => was.as_str(),
+    };
+    format!("{now} (was: {value})")
+}
+
+/// Describes an undo. `restored` are the values from before the edit that is undone, which are told where the undo makes them
+/// inherited again.
+pub fn undone(target: &str, restored: Option<&str>, old: Option<&str>, new: &str) -> String {
+    let new = restored.filter(|_| new.contains(INHERIT)).unwrap_or(new);
+    format!("undone: {target}: {}", new_first(old, new))
+}
+
 /// Divides a text into words; a source in brackets belongs to the value before it.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -107,6 +142,41 @@ mod tests {
             "policy grace 1s to 2s"
         );
         assert_eq!(told("quota none", "quota 1GiB"), "quota none to 1GiB");
+    }
+
+    #[test]
+    fn the_new_value_is_told_before_the_old_one() {
+        let told = |old, new| new_first(Some(old), new);
+        let (slices, off) = ("policy timeslice=5ms grace=1s", "policy off");
+        let slices_told = "turns of 5ms, shares by weight";
+        assert_eq!(told(slices, off), format!("off (was: {slices_told})"));
+        assert_eq!(
+            told(slices, "policy timeslice=2ms"),
+            format!("turns of 2ms, shares by weight (was: {slices_told})")
+        );
+        assert_eq!(
+            told(slices, "policy timeslice=5ms grace=2s"),
+            "policy grace 1s to 2s"
+        );
+        assert_eq!(
+            told("trace off", "trace on, room for 262144 records"),
+            "trace on, room for 262144 records (was: off)"
+        );
+        assert_eq!(
+            told("weight=100", "weight=200 for a while"),
+            "weight=200 (was: weight=100)"
+        );
+        assert_eq!(told("quota none", "quota none"), "quota none, as before");
+        assert_eq!(new_first(None, "quota none"), "quota none");
+        let back = |restored| undone("all GPUs", restored, Some(slices), "policy inherit");
+        assert_eq!(
+            back(Some(off)),
+            format!("undone: all GPUs: off (was: {slices_told})")
+        );
+        assert_eq!(
+            back(None),
+            format!("undone: all GPUs: policy inherit (was: {slices_told})")
+        );
     }
 
     #[test]

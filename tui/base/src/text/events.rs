@@ -25,7 +25,7 @@ pub enum Tone {
 /// The description of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Kind of the event, at most eight letters.
+    /// Kind of the event, at most nine letters.
     pub word: &'static str,
     /// Colour of the event.
     pub tone: Tone,

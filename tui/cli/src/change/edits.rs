@@ -5,6 +5,7 @@
 
 use std::io::Write;
 
+use shm_layout::policy::POLICY_ROWS;
 use shm_layout::text::INHERIT;
 use shm_layout::{Change, LockPolicy, Set, ShareEdit, clock};
 
@@ -329,8 +330,8 @@ fn words(change: &Change, other: &Change) -> String {
     }
 }
 
-/// Returns a policy with the order in words, and the other fields that differ from their defaults. Of one without turns those that
-/// it shares with another that has turns are left out: they were carried over.
+/// Returns a policy with the order in words, and the other fields that differ from their defaults. Of one without turns the fields of
+/// turns that it shares with another that has turns are left out: they were carried over.
 fn of_policy(policy: &LockPolicy, other: &Change) -> String {
     let kind = policy.kind.to_string();
     let has_turns = policy.kind.is_gated();
@@ -341,11 +342,17 @@ fn of_policy(policy: &LockPolicy, other: &Change) -> String {
         } if !has_turns && other.kind.is_gated() => settings(other),
         _ => Vec::new(),
     };
+    // A setting without a column is about memory, and has an effect without turns too.
+    let is_of_turns = |word: &str| {
+        let rows = POLICY_ROWS.iter().filter(|row| !row.title.is_empty());
+        let mut words = rows.map(|row| row.word);
+        words.any(|key| word.split('=').next() == Some(key))
+    };
     let order = has_turns.then(|| policy.order.in_words());
     let settings = settings(policy);
     let others = settings
         .iter()
-        .filter(|word| !is_order(word) && !carried.contains(word));
+        .filter(|word| !is_order(word) && !(carried.contains(word) && is_of_turns(word)));
     let parts = std::iter::once(kind.as_str())
         .chain(order)
         .chain(others.map(String::as_str));
@@ -428,6 +435,11 @@ mod tests {
                 policy("off stay=5s"),
                 policy("overlap"),
                 "off, stay=5s (was: overlap, shares by weight)",
+            ),
+            (
+                policy("hw-timeslice=5ms stay=5s grace=1s"),
+                policy("timeslice=5ms stay=5s grace=1s"),
+                "hw-timeslice=5ms, stay=5s (was: timeslice=5ms, shares by weight, grace=1s, stay=5s)",
             ),
             (
                 policy("timeslice=5ms grace=1s"),

@@ -211,6 +211,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         ("REVERTS IN", Side::Right),
         ("QUEUE", Side::Right),
         ("FORCED", Side::Right),
+        ("MORE", Side::Left),
     ]);
     let mut table = Table::new(&columns);
     for line in lines(&sample) {
@@ -218,6 +219,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         let settings = settings.map(|(row, number)| {
             number.map_or_else(|| "-".to_owned(), |number| row.values.show(number))
         });
+        let more = more(&line.settings);
         let mut cells = vec![line.gpu.to_string(), line.policy];
         cells.extend(settings);
         cells.extend([
@@ -234,9 +236,25 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
                 .map_or_else(|| "-".into(), units::short_time),
             line.waiters.to_string(),
             line.forced.to_string(),
+            more,
         ]);
         table.row(cells);
     }
     table.write(out)?;
     Ok(Exit::Done)
+}
+
+/// Returns the settings without a column that are not the default, as a person types them: `evict-idle=2s stay=5s`.
+fn more(settings: &Settings) -> String {
+    let untold = settings.values().filter_map(|(row, number)| {
+        // `auto` and `never` are 0; a switch is shown beside OVERCOMMIT.
+        let number = number.filter(|number| *number != 0)?;
+        let is_untold = row.title.is_empty() && !row.values.is_switch();
+        is_untold.then(|| format!("{}={}", row.word, row.values.show(number)))
+    });
+    let words: Vec<String> = untold.collect();
+    match words.is_empty() {
+        true => "-".into(),
+        false => words.join(" "),
+    }
 }

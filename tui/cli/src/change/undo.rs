@@ -16,8 +16,8 @@ use gpushare_sample::Sample;
 /// Undo the newest edit, or the edit with a number
 ///
 /// An undo is a new edit that restores the earlier value. It is refused if a later edit changed the same setting, or if the
-/// settings were changed outside the audit log. Of the newest edits, a timed one (--for) that has already reverted and one of a
-/// process that has ended are reported and skipped; the next older edit is undone.
+/// settings were changed outside the audit log. Of the newest edits, a timed one (--for) that has already reverted, one of a
+/// process that has ended, and a trace, which gpushare trace stop ends, are reported and skipped; the next older edit is undone.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The number of the edit, as gpushare audit shows it [default: the newest that can be undone]
@@ -66,7 +66,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             ));
         }
     }
-    for sentence in editor.unreadable()? {
+    for sentence in editor.traces()?.into_iter().chain(editor.unreadable()?) {
         note(&sentence);
     }
     let mut newest = None;

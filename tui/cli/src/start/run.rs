@@ -273,7 +273,10 @@ fn choose(
         let why = match try_one(gpu, args, launch, dir) {
             Ok(held) => return Ok(held),
             // A full or reserved device may become free, but a missing one will not appear.
-            Err(failure) if args.wait && failure.exit == Exit::Failed => failure,
+            Err(failure) if args.wait && failure.exit == Exit::Failed => Failure {
+                sentence: failure.sentence.replace(WAITS, ""),
+                ..failure
+            },
             Err(failure) => return Err(failure),
         };
         if limit.is_some_and(|limit| wait.elapsed() >= limit) {
@@ -285,6 +288,9 @@ fn choose(
         wait.pause(&why);
     }
 }
+
+/// The advice of `gpushare pick` that a waiting run follows already.
+const WAITS: &str = "gpushare run --wait waits for one, and ";
 
 /// Pause between two attempts of a waiting run.
 const AGAIN: Duration = Duration::from_millis(250);

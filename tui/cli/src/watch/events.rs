@@ -228,7 +228,7 @@ fn line(sample: &Sample, event: &EventLine) -> String {
         .gpu
         .map_or_else(String::new, |gpu| format!("GPU{gpu} "));
     let time = local_time(sample.unix_ms_at(event.time_ns));
-    format!("{time}  {word:<8} {pid:>7} {name}  {gpu}{text}")
+    format!("{time}  {word:<9} {pid:>7} {name}  {gpu}{text}")
 }
 
 fn local_time(unix_ms: i64) -> String {

@@ -5,9 +5,11 @@ use std::io::{self, IsTerminal as _, Write};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use rustix::termios::tcgetwinsize;
+
 use super::hosts;
 use crate::setup::checks;
-use crate::table::{Side, Table, clip};
+use crate::table::{Side, Table, shorten};
 use crate::{Done, json, note, segments};
 use gpushare_base::host::launched;
 use gpushare_base::host::signal::started;
@@ -32,7 +34,7 @@ pub struct Args {
     /// Show these columns; gpushare-top(1) lists their keys. Columns about the last seconds are empty here
     #[arg(long, value_name = "KEYS")]
     columns: Option<String>,
-    /// Show the command line of each process too
+    /// Show whole names, and the command line of each process too
     #[arg(long, short, conflicts_with_all = ["json", "hosts"])]
     wide: bool,
     /// Show the processes of these machines, separated by commas: names for ssh, or http://HOST:PORT of gpushare metrics
@@ -66,6 +68,8 @@ struct Choice {
     is_usual: bool,
     /// The command lines are added.
     is_wide: bool,
+    /// The width to which names are cut; `None` for whole names.
+    name_width: Option<usize>,
 }
 
 /// Returns the columns that are shown without `--columns`.
@@ -88,11 +92,15 @@ impl Choice {
                 .map(|at| &columns::COLUMNS[at])
                 .collect(),
         };
+        let is_usual = args.columns.is_none();
+        let chooses_names = filter.text().contains("name");
+        let is_cut = is_usual && !args.wide && !chooses_names && io::stdout().is_terminal();
         Ok(Self {
             filter,
             columns,
-            is_usual: args.columns.is_none(),
+            is_usual,
             is_wide: args.wide,
+            name_width: is_cut.then(name_width),
         })
     }
 
@@ -248,6 +256,12 @@ const OF_PROCESS: [&str; 15] = [
 /// Width to which a name is cut, so that the table fits in 80 columns.
 const NAME: usize = 13;
 
+/// Returns the width to which a name is cut on the terminal.
+fn name_width() -> usize {
+    let columns = tcgetwinsize(io::stdout()).map_or(80, |size| usize::from(size.ws_col));
+    NAME + columns.saturating_sub(80)
+}
+
 /// Empty device for a process that used none.
 static NOWHERE: LazyLock<(Holding, DeviceSample)> = LazyLock::new(Default::default);
 
@@ -324,9 +338,9 @@ fn table(sample: &Sample, choice: &Choice) -> Table {
                     return "-".into();
                 }
                 let value = (column.value)(&row);
-                match column.key {
-                    "name" => clip(&value.shown(), NAME),
-                    _ => value.shown().into_owned(),
+                match choice.name_width.filter(|_| column.key == "name") {
+                    Some(width) => shorten(&value.shown(), width),
+                    None => value.shown().into_owned(),
                 }
             });
             table.row(values.chain(choice.is_wide.then(|| command(process))));
@@ -346,6 +360,7 @@ mod tests {
             columns: usual(),
             is_usual: true,
             is_wide: false,
+            name_width: Some(NAME),
         }
     }
 
@@ -399,5 +414,6 @@ mod tests {
         let text = String::from_utf8(out).expect("text");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         assert!(text.contains("  100%  "), "it waited all its life: {text}");
+        assert!(text.contains("a-name~o-show"), "{text}");
     }
 }

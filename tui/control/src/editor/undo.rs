@@ -51,6 +51,28 @@ impl Editor {
         Ok(ended.cloned().collect())
     }
 
+    /// Returns sentences about the traces that go on, among the edits after the newest one that can be undone, newest first.
+    pub fn traces(&self) -> Result<Vec<String>, EditFailure> {
+        let newest = self.undoable()?.first().map_or(0, |entry| entry.number);
+        let history = self.history()?;
+        let operator = self.operator()?;
+        let later = |of: &Entry| {
+            let rest = history.entries.iter();
+            rest.filter(|entry| entry.number > of.number).any(|entry| {
+                can_be_undone(&history, entry) && entry.record.is_about_the_same(&of.record)
+            })
+        };
+        let entries = history.entries.iter().rev();
+        let entries = entries.take_while(|entry| entry.number > newest);
+        let going = entries.filter(|entry| {
+            is_trace(entry)
+                && can_be_undone(&history, entry)
+                && !later(entry)
+                && !has_gone(operator, entry)
+        });
+        Ok(going.filter_map(not_undone).collect())
+    }
+
     /// Returns sentences about the edits that are skipped because the log does not contain the values that they replaced:
     /// those since the newest edit that can be undone, newest first.
     pub fn unreadable(&self) -> Result<Vec<String>, EditFailure> {
@@ -118,9 +140,8 @@ impl Editor {
             });
         };
         if is_trace(&entry) {
-            return Err(EditFailure::Undo(format!(
-                "edit {number} starts or ends a trace, which is no setting; gpushare trace stop ends one"
-            )));
+            let ended = || format!("edit {number} ends a trace and is not undone");
+            return Err(EditFailure::Undo(not_undone(&entry).unwrap_or_else(ended)));
         }
         let applied = self.undo(&entry, place, why)?;
         Ok((entry, applied))
@@ -261,6 +282,20 @@ fn has_gone(operator: &Operator, entry: &Entry) -> bool {
 
 fn is_trace(entry: &Entry) -> bool {
     matches!(entry.record.change, Some(Change::Trace { .. }))
+}
+
+/// Returns the sentence about an edit that starts a trace, with the command that ends it.
+fn not_undone(entry: &Entry) -> Option<String> {
+    let Some(Change::Trace { on: Some(_), .. }) = entry.record.change else {
+        return None;
+    };
+    // The target begins with the pid.
+    let target = plain(&entry.record.target);
+    let pid = target.split(' ').next().unwrap_or_default();
+    Some(format!(
+        "edit {} is a trace and is not undone; gpushare trace stop {pid} ends it",
+        entry.number
+    ))
 }
 
 /// Returns true if the log has the values that the edit replaced, it changed one, and it is not undone.

@@ -182,13 +182,21 @@ pub(super) fn thrashing(found: &mut Found<'_>) {
         if !is_crowded && moving < THRASHES {
             continue;
         }
-        let movers: Vec<_> = data.there(gpu).filter(|(p, _)| moves(p)).collect();
-        let wanted = movers
-            .iter()
-            .fold(0, |sum: u64, (p, h)| sum.saturating_add(p.own_bytes(h)));
-        let others = data.there(gpu).filter(|(p, _)| !moves(p));
+        let takes_turns = |(p, h): &(&ProcessSample, &Holding)| moves(p) || h.memory_wait.is_some();
+        let movers: Vec<_> = data.there(gpu).filter(takes_turns).collect();
+        let wanted = movers.iter().fold(0, |sum: u64, (p, h)| {
+            // What returns is a process's own already.
+            let waits = h.memory_wait.filter(|wait| !wait.is_return);
+            let more = waits.map_or(0, |wait| wait.bytes);
+            sum.saturating_add(p.own_bytes(h)).saturating_add(more)
+        });
+        let others = data.there(gpu).filter(|one| !takes_turns(one));
         let held = others.fold(0, |sum: u64, (_, h)| sum.saturating_add(h.used));
         let room = device.total_bytes.min(device.limit.unwrap_or(u64::MAX));
+        let room = room.saturating_sub(held);
+        if movers.len() < 2 || wanted <= room {
+            continue;
+        }
         let state = match moving >= THRASHES {
             true => format!(
                 "moves memory for {:.0}% of the time",
@@ -196,15 +204,12 @@ pub(super) fn thrashing(found: &mut Found<'_>) {
             ),
             false => "has too little memory for its processes".to_owned(),
         };
-        let count = match movers.len() {
-            1 => "1 process".to_owned(),
-            count => format!("{count} processes"),
-        };
         let what = format!(
-            "GPU{gpu} {state}: {count} with {} take turns on {}; fewer of them, a larger GPU, or gpushare pin for \
+            "GPU{gpu} {state}: {} processes with {} take turns on {}; fewer of them, a larger GPU, or gpushare pin for \
              the one that matters would end it",
+            movers.len(),
             short_size(wanted),
-            short_size(room.saturating_sub(held)),
+            short_size(room),
         );
         let swap_ns = movers.iter().map(|(p, _)| p.residence.swap_ns).max();
         let stay_ms = swap_ns

@@ -8,7 +8,7 @@ use crate::keys::Action;
 use crate::operator::News;
 use crate::overlay::Overlay;
 use crate::state::State;
-use gpushare_base::text::edits::from_to;
+use gpushare_base::text::edits::{from_to, undone};
 use gpushare_base::text::units::format_duration;
 use gpushare_control::Applied;
 use gpushare_control::audit::Entry;
@@ -40,8 +40,21 @@ pub fn news(state: &mut State, news: News) {
 
 fn told(state: &mut State, news: News) {
     match news {
-        News::InForce { target, applied } => in_force(state, &target, &applied, false),
-        News::Settled { target, applied } => in_force(state, &target, &applied, true),
+        News::InForce { target, applied } => {
+            in_force(state, &target, &change(&target, &applied), &applied, false);
+        }
+        News::Settled { target, applied } => {
+            in_force(state, &target, &change(&target, &applied), &applied, true);
+        }
+        News::Undone {
+            target,
+            restored,
+            applied,
+        } => {
+            let (restored, before) = (restored.as_deref(), Some(&*applied.before));
+            let undone = undone(&target, restored, before, &summary(&applied.new));
+            in_force(state, &target, &undone, &applied, true);
+        }
         News::Done(sentence) => {
             let sent = |dialog: &Dialog| dialog.progress == Progress::Sent;
             if matches!(&state.overlay, Some(Overlay::Dialog(dialog)) if sent(dialog)) {
@@ -100,7 +113,14 @@ fn told(state: &mut State, news: News) {
     }
 }
 
-fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
+/// Describes an edit.
+fn change(target: &str, applied: &Applied) -> String {
+    let change = from_to(Some(&applied.before), &summary(&applied.new), "to");
+    format!("{target}: {change}")
+}
+
+/// Shows an edit, which `told` describes, and who has not applied it.
+fn in_force(state: &mut State, target: &str, told: &str, applied: &Applied, settled: bool) {
     let names: Vec<String> = applied
         .missing
         .iter()
@@ -127,7 +147,6 @@ fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
         }
         _ => {}
     }
-    let change = from_to(Some(&applied.before), &summary(&applied.new), "to");
     let now_ns = state.data().sample.time_ns;
     let left = ends_ns(&applied.new).map(|until| until.saturating_sub(now_ns));
     // A second passes before the news arrives; "10m" is the time that the user chose.
@@ -137,7 +156,7 @@ fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
             format_duration(left.next_multiple_of(1_000_000_000))
         )
     });
-    let change = format!("{target}: {change}{}", left.unwrap_or_default());
+    let change = format!("{told}{}", left.unwrap_or_default());
     let text = match (missing.is_empty(), settled) {
         (true, _) => format!("{change}; applied by all"),
         (false, true) => format!("{change}; NOT yet applied by {missing}"),

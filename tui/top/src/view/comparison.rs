@@ -6,7 +6,7 @@ use super::pen::Pen;
 use crate::keys::Action;
 use crate::palette::Role;
 use crate::state::State;
-use gpushare_base::text::edits::{self, from_to};
+use gpushare_base::text::edits::{self, new_first};
 use gpushare_base::text::policy::in_words;
 use gpushare_base::text::units::short_time;
 use gpushare_observe::data::Data;
@@ -24,6 +24,10 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) -> bool {
     let left = edit.until_ns.map(|until| until.saturating_sub(now_ns));
     let keep = if left.is_some() { " close" } else { " keep" };
     let keys = &state.choices.keymap;
+    let (undo, word) = match edit.can_be_undone() {
+        true => (format!("  {}", keys.letter('u')), " undo  "),
+        false => (String::new(), "  "),
+    };
     let hints = [
         (
             left.map_or_else(String::new, |left| {
@@ -31,14 +35,14 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) -> bool {
             }),
             Role::Dim,
         ),
-        (format!("  {}", keys.letter('u')), Role::Key),
-        (" undo  ".to_owned(), Role::Dim),
+        (undo, Role::Key),
+        (word.to_owned(), Role::Dim),
         (keys.key_of(Action::Detail), Role::Key),
         (keep.to_owned(), Role::Dim),
     ];
     let told: usize = hints.iter().map(|(text, _)| text.width()).sum();
     let room = usize::from(pen.width()).saturating_sub(told + 1);
-    let mut line = label(edit);
+    let mut line = label(data, edit);
     let mut x = pen.put_within(
         1,
         0,
@@ -63,15 +67,17 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) -> bool {
 }
 
 /// Describes the edit in a few words: a policy by what it does, else the target and the change.
-fn label(edit: &EditLine) -> String {
+fn label(data: &Data, edit: &EditLine) -> String {
+    let old = edit.old.as_deref();
+    if let Some(generation) = edit.undoes {
+        let undone = data.edit(generation);
+        let restored = undone.and_then(|undone| undone.old.as_deref());
+        return edits::undone(&edit.target, restored, old, &edit.new);
+    }
     match edits::policy(&edit.new) {
         Some(policy) if policy.kind == PolicyKind::Off => policy.kind.to_string(),
         Some(policy) => in_words(&policy),
-        None => format!(
-            "{}: {}",
-            edit.target,
-            from_to(edit.old.as_deref(), &edit.new, "to")
-        ),
+        None => format!("{}: {}", edit.target, new_first(old, &edit.new)),
     }
 }
 

@@ -192,7 +192,10 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
         None if data.overlaps(gpu) => {
             format!("{} submit", data.in_state(gpu, LockState::Active).count())
         }
-        None => "free".into(),
+        None => match data.without_lock(gpu) {
+            0 => "free".into(),
+            active => format!("{active} active"),
+        },
     };
     let waiting = data.waiting(gpu);
     if waiting > 0 {

@@ -92,7 +92,9 @@ fn line(
         pen.style(Role::Dim),
     ) + 1;
     let Said { word, tone, text } = events::say(&event.what);
-    x = pen.put(x, y, &format!("{word:<8}"), pen.style(role(tone))) + 1;
+    // Without a name only the sentence follows, which needs the room.
+    let width = if with_name { 9 } else { 8 };
+    x = pen.put(x, y, &format!("{word:<width$}"), pen.style(role(tone))) + 1;
     if with_name && let Some(slot) = event.slot {
         let who = Who::Slot(slot);
         let known = data.process(who).is_some();

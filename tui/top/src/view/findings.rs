@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::pen::Pen;
 use super::{Look, bars, layout, wrapped};
 use crate::keys::Action;
-use crate::overlay::Findings;
+use crate::overlay::{Findings, Overlay};
 use crate::palette::{Glyphs, Role};
 use crate::state::State;
 use gpushare_base::text::units::human_size;
@@ -131,12 +131,13 @@ pub(super) fn all(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// Draws the alerts behind the first.
+/// Draws the alerts behind the first. Their numbers are left out while another list has numbers.
 pub(super) fn others(pen: &mut Pen<'_>, state: &State) {
     let now_ns = state.data().sample.time_ns;
+    let are_taken = matches!(state.overlay, Some(Overlay::Findings(Findings::Why, _)));
     let others = state.data().alerts.iter().zip(1..).skip(1);
     for ((alert, number), y) in others.zip(0..pen.height()) {
-        let key = (number <= KEYS).then(|| format!("[{number}]"));
+        let key = (number <= KEYS && !are_taken).then(|| format!("[{number}]"));
         line(pen, y, pen.width(), alert, key, now_ns);
     }
 }
@@ -341,7 +342,8 @@ pub(super) fn list(
             inside.put(0, y, inside.glyphs().holder, inside.style(Role::Title));
         }
         inside.put(2, y, &word.0, inside.style(word.1));
-        inside.put_within(frame.column, y, &part.0, u16::MAX, inside.style(part.1));
+        // Only a name can be wider than the line.
+        inside.name(frame.column, y, &part.0, u16::MAX, inside.style(part.1));
     }
     if let Some(host) = host {
         inside.put_within(2, bottom, &host, u16::MAX, inside.style(Role::Dim));

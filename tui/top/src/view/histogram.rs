@@ -53,9 +53,11 @@ impl Panel<'_> {
             shown.sum()
         };
         let first = (first..=latest).rev().max_by_key(said).unwrap_or(first);
+        let is_cut = room > 1 && first + room <= last;
+        let shown = lines - u16::from(is_cut);
         let most = counts.iter().copied().max().unwrap_or(1).max(1);
         let width = pen.width().saturating_sub(26);
-        for (bucket, y) in (first..=last).zip(0..lines) {
+        for (bucket, y) in (first..=last).zip(0..shown) {
             let from = bucket_start_ns(bucket * BUCKETS_PER_OCTAVE);
             let label = format!("{:>6} .. {:<6}", short_time(from), short_time(from * 2));
             pen.put(1, y, &label, pen.style(Role::Dim));
@@ -65,5 +67,52 @@ impl Panel<'_> {
             let text = short_count(counts[bucket]);
             pen.put(19 + width, y, &text, pen.style(Role::Text));
         }
+        if is_cut {
+            let more = format!("{} more", pen.glyphs().cut);
+            pen.put(1, shown, &more, pen.style(Role::Dim));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::buffer::{Buffer, Cell};
+    use ratatui::layout::Rect;
+
+    use super::*;
+    use crate::palette::{Depth, Palette};
+
+    #[test]
+    fn longer_times_that_have_no_line_are_announced() {
+        let mut times = Histogram::default();
+        for (ns, count) in [(1_500, 9), (3_000, 5), (6_000, 1), (12_000, 1)] {
+            times.add(ns, count);
+        }
+        let palette = Palette::new(Depth::Mono, false, false);
+        let drawn = |height| {
+            let area = Rect::new(0, 0, 50, height);
+            let mut buffer = Buffer::empty(area);
+            let panel = Panel {
+                title: "Holds",
+                times: &times,
+                line: "",
+                note: "",
+                role: Role::Key,
+            };
+            panel.draw(&mut Pen::new(&mut buffer, area, &palette));
+            let cells = buffer.content.iter().map(Cell::symbol);
+            cells.collect::<String>()
+        };
+        let all = drawn(8);
+        assert!(
+            all.contains("8us .. 16us") && !all.contains("more"),
+            "{all}"
+        );
+        let most = drawn(7);
+        assert!(
+            most.contains("2us .. 4us") && most.contains("… more"),
+            "{most}"
+        );
+        assert!(!most.contains("4us .. 8"), "{most}");
     }
 }

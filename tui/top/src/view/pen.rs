@@ -12,6 +12,9 @@ use unicode_width::UnicodeWidthStr;
 use crate::palette::{Glyphs, Palette, Role};
 use gpushare_base::text::plain::plain;
 
+/// The maximum width of a name.
+pub(super) const WIDEST_NAME: u16 = 28;
+
 /// A pen with the coordinates of `area`; text outside is not written.
 pub(super) struct Pen<'a> {
     buffer: &'a mut Buffer,
@@ -264,12 +267,18 @@ impl<'a> Pen<'a> {
         self.framed(title, note, self.palette.glyphs.frame, Role::Border)
     }
 
-    /// Draws a dialog with a frame and a heading, on a cleared background; returns the pen for its inside.
+    /// Draws a dialog with a frame and a heading, on a cleared background; returns the pen for its inside. A heading that does not
+    /// fit has its names cut, not what follows them.
     pub(super) fn dialog(&mut self, title: &str) -> Pen<'_> {
         for position in self.area.positions() {
             self.buffer[position].reset();
         }
-        self.framed(title, "", self.palette.glyphs.dialog, Role::Text)
+        let short = |word| self.short(word, WIDEST_NAME);
+        let title = match columns(title) + 6 <= usize::from(self.width()) {
+            true => title.to_owned(),
+            false => title.split(' ').map(short).collect::<Vec<_>>().join(" "),
+        };
+        self.framed(&title, "", self.palette.glyphs.dialog, Role::Text)
     }
 
     fn framed(

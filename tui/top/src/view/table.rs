@@ -3,7 +3,7 @@
 use ratatui::layout::Rect;
 
 use super::bars;
-use super::pen::{self, Pen};
+use super::pen::{self, Pen, WIDEST_NAME};
 use crate::keys::Action;
 use crate::palette::Role;
 use crate::state::groups::{self, Line};
@@ -15,8 +15,6 @@ use gpushare_sample::columns::{self, COLUMNS, Column, Value};
 
 mod tree;
 
-/// The maximum width of the name, which takes the remaining columns.
-const WIDEST_NAME: u16 = 28;
 /// The width of a column that is usually hidden; its values are names and paths.
 const HIDDEN: u16 = 16;
 

@@ -78,7 +78,18 @@ fn holder(
                 false => x,
             }
         }
-        None => pen.put(x, y, "free", pen.style(Role::Dim)),
+        None => match data.without_lock(gpu) {
+            0 => pen.put(x, y, "free", pen.style(Role::Dim)),
+            count => {
+                let jobs = if count == 1 {
+                    "job submits"
+                } else {
+                    "jobs submit"
+                };
+                let text = format!("no lock: {count} {jobs}");
+                pen.put(x, y, &text, pen.style(Role::Text))
+            }
+        },
     };
     let count = device.waiters.len();
     if count > 0 {
