@@ -230,8 +230,12 @@ impl Turn {
         for thread in thread::all() {
             thread.take_streams(&which, &mut used);
         }
+        if is_locked() {
+            state.pending.abandon(&which);
+            return;
+        }
         // Without a turn there is no drain.
-        if state.phase == Phase::Held {
+        if state.phase == Phase::Held || state.overlapping {
             used.into_iter().for_each(|used| state.pending.add(used));
         }
         state.pending.seal(&which, end);

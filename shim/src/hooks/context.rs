@@ -319,7 +319,8 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
     }
     let ending = Ending::begin(process, ordinal, |used| {
         context.is_some_and(|context| used.context == context as usize)
-            || driver_query::context::is_in_green(used.stream, green)
+            // Without a handle there is only an event, in a context that may be another.
+            || used.stream != 0 && driver_query::context::is_in_green(used.stream, green)
     });
     let captures = &process.memory.captures;
     let mut captured = captures.streams();

@@ -139,6 +139,9 @@ impl Held<'_> {
         }
         if self.is_primary {
             memory.forget_greens(self.device);
+            if !memory.has_created_contexts() {
+                memory.graphs.default_streams_gone(self.device);
+            }
         }
         let put_off = memory.swappable.take_late_of(&self.contexts);
         for (key, record) in self.records.into_iter().chain(put_off) {

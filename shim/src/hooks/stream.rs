@@ -89,6 +89,8 @@ fn begin(
 ) -> CUresult {
     let per_thread = real.per_thread();
     let key = stream_key(stream as usize, per_thread);
+    // The event of a thread's default stream is in the legacy one, which is left alone once the capture counts.
+    seal(key, false);
     driver_query::context::capture_begins();
     let begun = managed_process::current().map(|process| {
         let thread = real.thread();

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use gpushare_abi::types::{CUdevice, CUgraph, CUgraphExec};
+use gpushare_abi::types::{CU_STREAM_PER_THREAD, CUdevice, CUgraph, CUgraphExec};
 use plan::{Need, Part, Plan};
 use pool::{Claim, Pool};
 use sealed::SealedStreams;
@@ -140,7 +140,6 @@ impl GraphAllocations {
             let pools = table.pools.iter_mut();
             pools.for_each(|pool| pool.seal(used.stream, key));
         }
-        self.forget_done();
     }
 
     /// Keeps the memory of such launches in contexts that are about to end until the driver has decided.
@@ -154,6 +153,15 @@ impl GraphAllocations {
         let mut table = self.lock();
         let pools = table.pools.iter_mut();
         pools.for_each(|pool| pool.forget(|stream| done.contains(&stream)));
+    }
+
+    /// Releases the memory of launches in the default streams of a device after all its contexts have ended. These streams have no
+    /// handle to seal.
+    pub fn default_streams_gone(&self, device: CUdevice) {
+        if let Some(ordinal) = u8::try_from(device).ok().filter(|_| self.any()) {
+            let is_default = |stream| stream <= CU_STREAM_PER_THREAD as usize;
+            self.lock().pool(ordinal).forget(is_default);
+        }
     }
 
     /// Releases the memory of a device's streams after its primary context has ended unseen.

@@ -83,7 +83,7 @@ impl Batch {
     /// Has the event know of the ends too, because it does not outlive its context.
     fn mark_ends(&mut self) {
         if let End::Marked(event) = &mut self.end {
-            event.ends.clone_from(&self.ends);
+            event.ends.add_all(&self.ends);
         }
     }
 
@@ -294,7 +294,9 @@ impl PendingFrees {
                 ends: Ends::default(),
             });
             let mut spare = table.spare.iter();
-            let spare = spare.position(|(of, _)| of.context == used.context);
+            let spare = spare.position(|(of, event)| {
+                of.context == used.context && event.ends.is_pending().is_none()
+            });
             let event = spare.map(|at| table.spare.swap_remove(at).1);
             (table.last_number, event)
         });

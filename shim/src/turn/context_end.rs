@@ -54,6 +54,11 @@ impl Ends {
         self.0.push(end.clone());
     }
 
+    /// Adds the ends of another.
+    pub fn add_all(&mut self, ends: &Ends) {
+        ends.0.iter().for_each(|end| self.add(end));
+    }
+
     /// Returns true if the context is gone.
     pub fn is_gone(&self) -> bool {
         self.0.iter().any(ContextEnd::is_gone)

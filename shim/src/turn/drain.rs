@@ -70,6 +70,10 @@ fn lateness(elapsed_ns: u64, took_ns: u64, nap_ns: u64) -> u64 {
     took_ns.saturating_sub(went_on)
 }
 
+/// The least number of streams that have ended at which those that are done are looked for, so that a program with a new stream for each
+/// request pays a few queries for each.
+const SEALED: usize = 16;
+
 /// The work that may still be running, one entry per stream.
 #[derive(Default)]
 pub struct Outstanding(Vec<Item>);
@@ -94,11 +98,27 @@ impl Outstanding {
     /// Has events stand for the work in streams that are about to be captured or to end, with `end` or alone. Work without an event
     /// is forgotten, as is what of such work is done: a program may use a new stream for each of its requests.
     pub fn seal(&mut self, which: impl Fn(&Used) -> bool, end: Option<&ContextEnd>) {
+        if !self.0.iter().any(|item| which(&item.used)) {
+            return;
+        }
+        if end.is_none() {
+            // Most streams are done before they end, and need no event.
+            self.poll(|item| which(&item.used));
+        }
         context::relaxed(|| {
             let ending = self.0.iter_mut().filter(|item| which(&item.used));
             ending.for_each(|item| item.seal(end));
         });
-        self.poll(|item| item.used.stream == 0);
+        let sealed = self.0.iter().filter(|item| item.used.stream == 0).count();
+        if sealed >= SEALED && sealed.is_power_of_two() {
+            self.poll(|item| item.used.stream == 0);
+        }
+    }
+
+    /// Stops tracking streams without a call of the driver, which does not answer while the process is locked.
+    pub fn abandon(&mut self, which: impl Fn(&Used) -> bool) {
+        let gone = self.0.extract_if(.., |item| which(&item.used));
+        gone.for_each(std::mem::forget);
     }
 
     /// Waits until all work is done or `is_enough` returns true. Returns false if the deadline passes first.
@@ -136,13 +156,14 @@ impl Outstanding {
         }
         context::relaxed(|| {
             while let Some(context) = asked.first().map(|item| item.used.context) {
-                let here: Vec<Item> = asked
-                    .extract_if(.., |item| item.used.context == context)
-                    .collect();
-                // A context that cannot be made current is destroyed, so no work of it can run.
+                let here = asked.extract_if(.., |item| item.used.context == context);
+                let mut here = Some(here.collect::<Vec<Item>>());
                 context::with_current(context, || {
-                    self.0.extend(here.into_iter().filter_map(Item::if_busy))
+                    let here = here.take().into_iter().flatten();
+                    self.0.extend(here.filter_map(Item::if_busy));
                 });
+                // A context that cannot be made current is destroyed, with its events, so no work of it can run.
+                here.into_iter().for_each(std::mem::forget);
             }
         });
     }

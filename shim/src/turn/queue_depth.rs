@@ -349,6 +349,17 @@ impl QueueDepth {
     /// Covers the submissions to streams that are about to be captured or to end, with `end` or alone: only their events can be
     /// asked then.
     pub fn seal(&mut self, which: impl Fn(&Used) -> bool, end: Option<&ContextEnd>, now_ns: u64) {
+        let queued = self.tickets.iter().map(|ticket| &ticket.mark.used);
+        let spare = self.spare.iter().map(|mark| &mark.used);
+        let mut all = self
+            .uncovered
+            .iter()
+            .map(|(used, _)| used)
+            .chain(queued)
+            .chain(spare);
+        if !all.any(&which) {
+            return;
+        }
         let ending: Vec<_> = self
             .uncovered
             .extract_if(.., |(used, _)| which(used))
@@ -390,12 +401,14 @@ impl QueueDepth {
 impl Mark {
     /// Records a mark behind all work of a stream, with the event of `spare` if given.
     fn behind(spare: Option<Mark>, used: Used) -> Option<Mark> {
-        let mut event = None;
+        let (mut event, mut spare) = (None, spare);
         context::relaxed(|| {
             context::with_current(used.context, || {
-                event = Event::record(spare.map(|mark| mark.event), used.stream)
+                event = Event::record(spare.take().map(|mark| mark.event), used.stream)
             });
         });
+        // It has ended with its context, which cannot be made current.
+        std::mem::forget(spare);
         event.map(|event| Mark { event, used })
     }
 

@@ -119,11 +119,12 @@ static void round_of_destroyed(long round) {
     CHECK(cuStreamSynchronize(streams[0]));
 }
 
+/* The stream 2 is the thread's default stream. */
 static void round_of_captured(long round) {
-    void *graph;
-    launch(streams[1], 3000);
-    CHECK(cuStreamBeginCapture(streams[1], 2));
-    CHECK(cuStreamEndCapture(streams[1], &graph));
+    void *graph, *stream = round % 2 ? streams[1] : (void *)2;
+    launch(stream, 3000);
+    CHECK(cuStreamBeginCapture(stream, 2));
+    CHECK(cuStreamEndCapture(stream, &graph));
     launch(streams[0], 1000);
     CHECK(cuStreamSynchronize(streams[0]));
 }

@@ -169,6 +169,21 @@ fn a_graph_that_runs_keeps_its_memory_beside_the_end_of_another_context() {
 }
 
 #[test]
+fn graphs_in_a_default_stream_leave_their_memory_to_others_after_a_reset() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "5MiB")]);
+    graph(&mut client, "a", 4 * MIB, true);
+    client.ok("graph-submit exec-a none");
+    client.ok("synchronize");
+    client.ok("device-reset 0");
+    client.ok("device 0");
+    client.ok("stream t");
+    graph(&mut client, "b", 4 * MIB, true);
+    client.ok("graph-launch exec-b t");
+    kept(&mut client, 4 * MIB, "in the place of the first");
+}
+
+#[test]
 fn graphs_in_a_context_that_was_destroyed_leave_their_memory_to_others() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "5MiB")]);

@@ -52,7 +52,9 @@ impl SealedStreams {
         });
         if let Some(mut event) = event {
             end.into_iter().for_each(|end| event.ends.add(end));
-            inner.events.insert(key, (used, event));
+            // The handle may soon be that of another stream.
+            let of_context = Used { stream: 0, ..used };
+            inner.events.insert(key, (of_context, event));
         }
         key
     }
