@@ -352,7 +352,7 @@ fn of_policy(policy: &LockPolicy, other: &Change) -> String {
     let settings = settings(policy);
     let others = settings
         .iter()
-        .filter(|word| !is_order(word) && !(carried.contains(word) && is_of_turns(word)));
+        .filter(|word| !(is_order(word) || carried.contains(word) && is_of_turns(word)));
     let parts = std::iter::once(kind.as_str())
         .chain(order)
         .chain(others.map(String::as_str));
