@@ -30,7 +30,7 @@
 //! words       notice                the lines on stderr
 //! groups      channel_groups        the channel groups that the driver made for the process
 //! sys         sys                   the kernel, libc and the dynamic linker
-//! protocol    gate, trace::quiescence    the protocols between threads (loom)
+//! protocol    gate, trace::quiescence, turn::context_end    the protocols between threads (loom)
 //! plain       primitive, turn::phase
 //! ```
 //!

@@ -363,7 +363,8 @@ fn the_groups_of_jobs_and_claims_are_not_exported_and_counted_in_a_comment() {
         ("slurm-interns", true),
         ("slurm-4711", false),
         ("k8s-111122223333444455556666777", false),
-        ("k8s-shared-1111222233334444555", false),
+        ("k8s-shared-11112222333344445555", false),
+        ("k8s-team", true),
     ];
     for (group, _) in groups {
         let create = ["group", "create", group, "memory=1GiB"];

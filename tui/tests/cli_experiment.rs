@@ -246,7 +246,7 @@ ready = "^ready"
 figures = [{ name = "x", pattern = 'x=(\d)', better = "lower" }]
 [[program]]
 name = "early"
-command = ["sh", "-c", "echo ready; until [ -e $START_FILE ]; do sleep 0.01; done; test -e late && echo x=2"]
+command = ["setsid", "--wait", "sh", "-c", "echo ready; until [ -e $START_FILE ]; do sleep 0.01; done; test -e late && echo x=2"]
 ready = "^ready"
 figures = [{ name = "x", pattern = 'x=(\d)', better = "lower" }]
 [[program]]
@@ -624,7 +624,16 @@ env = {{ NAME = "two" }}
         let count = long.iter().filter(|turn| **turn == name).count();
         assert!(count >= 2, "{name} had {count} turns to itself: {ticks:?}");
     }
-    experiment(&bed, &[&plan, "--switch", "3"]).refused(2, &["--switch: 3 is out of range"]);
+    for (switch, repeats, why) in [
+        ("3", "2", "must be whole turns of 3 s"),
+        ("0.4", "2", "must be whole turns of 0.4 s"),
+        ("0.5", "1", "one round is too few"),
+    ] {
+        let words = [&plan, "--switch", switch, "--repeats", repeats];
+        experiment(&bed, &words).refused(2, &["--switch: ", why]);
+    }
+    let unready = self::plan(&bed, &text.replace("ready = \"^ready\"", ""));
+    experiment(&bed, &[&unready, "--switch", "0.5"]).refused(2, &["p has no ready ="]);
 }
 
 #[test]

@@ -39,5 +39,5 @@ while True:
         time.sleep(max(0.0, min(0.0002, arrival - time.perf_counter())))
     answer()
     latencies.took(arrival, (time.perf_counter() - arrival) * 1e3)
-for latency in latencies.values:
+for latency in latencies.values():
     print(f"p50_ms={quantile(latency, 0.5):.2f} p99_ms={quantile(latency, 0.99):.2f} requests={len(latency)}", flush=True)

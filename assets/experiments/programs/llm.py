@@ -42,5 +42,5 @@ start_together()
 times = Rounds(seconds)
 while (now := time.perf_counter()) < times.begin + seconds:
     times.took(now, next(written))
-for took in times.values:
+for took in times.values():
     print(f"p50_ms={quantile(took, 0.5):.2f} p99_ms={quantile(took, 0.99):.2f}", flush=True)

@@ -14,16 +14,17 @@ FOLDER = Path(START_FILE).parent if START_FILE else Path(tempfile.gettempdir())
 
 # The parts of equal length in this program's time, each with its own line of figures.
 ROUNDS = int(os.environ.get("ROUNDS", 1))
-# True if this program runs only at times, because those of several conditions take turns (gpushare experiment --switch).
-TAKES_TURNS = "TAKES_TURNS" in os.environ
+# The length of a turn, if those of several conditions take turns (gpushare experiment --switch), and this program is stopped meanwhile.
+TURN = float(os.environ.get("TAKES_TURNS", 0))
 # For so many seconds after a stop the GPU may still have work of the programs that ran meanwhile.
-SETTLES = 1.0
-last_stop = float("-inf")
+SETTLES = min(1.0, TURN / 4)
+# Another thread may get the signal first, so a stop may be noted a little after the end of what it interrupted.
+NOTICED = 0.5
+stops = []
 
 
 def went_on(*_):
-    global last_stop
-    last_stop = time.perf_counter()
+    stops.append(time.perf_counter())
 
 
 signal.signal(signal.SIGCONT, went_on)
@@ -31,12 +32,14 @@ signal.signal(signal.SIGCONT, went_on)
 
 def end_of_last_stop():
     """Returns when this program last went on after it was stopped, in seconds of time.perf_counter()."""
-    return last_stop
+    return stops[-1] if stops else float("-inf")
 
 
-def is_undisturbed(begin):
-    """Returns true if this program was alone with those of its condition since `begin`, and shortly before it."""
-    return begin >= last_stop + SETTLES if last_stop > 0 else not TAKES_TURNS
+def is_undisturbed(begin, end):
+    """Returns true if this program was alone with those of its condition from `begin` to `end`, and shortly before."""
+    if TURN and not (stops and begin >= stops[0]):
+        return False
+    return not any(begin - SETTLES < stop < end + NOTICED for stop in stops)
 
 
 def start_together():

@@ -28,6 +28,15 @@ pub fn group(claim: &str, shared: bool) -> String {
     begin.chars().chain(digits).take(LONGEST).collect()
 }
 
+/// Returns true if this is the name of a claim's group.
+pub fn is_group(name: &str) -> bool {
+    let digits = name
+        .strip_prefix(SHARED)
+        .or_else(|| name.strip_prefix(OF_CLAIMS));
+    let is_digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.len() == LONGEST && digits.is_some_and(is_digits)
+}
+
 /// The groups of each pod, by its UID.
 pub type Groups = BTreeMap<String, BTreeSet<String>>;
 

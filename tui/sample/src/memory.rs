@@ -189,6 +189,11 @@ pub fn sentence(
                 let soon = "its memory returns up to 2 s after memory was freed there";
                 return Some(format!("{begin}: {soon}"));
             }
+            _ if wait.bytes <= free => {
+                let refused =
+                    "the driver refused it, although the accounts have room; it is asked again";
+                return Some(format!("{begin}: {refused}"));
+            }
             _ => {}
         }
     }
@@ -347,7 +352,7 @@ mod tests {
         assert_eq!(why(&sample, 1), said);
         sample.snapshot.processes[1].view.devices[0].view.reserved = 15 << 30;
         sample.snapshot.processes[0].view.devices[0].view.reserved = 1 << 30;
-        let free = ": needs 15.0G, 15.0G are free; held by llama (1.0G)";
+        let free = ": the driver refused it, although the accounts have room; it is asked again";
         assert_eq!(why(&sample, 1), free, "its own reserve is not in its way");
     }
 

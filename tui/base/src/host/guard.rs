@@ -3,7 +3,7 @@
 //! The guard is a process of our own executable between this process and the program. It adopts the processes that the
 //! program leaves behind. Its standard input is a pipe that closes when this process ends, even by SIGKILL. When that pipe
 //! closes or the program ends, the guard ends all processes that are left. It does not reap the program, so the program's
-//! pid is not reused before the guard has ended. A byte in the pipe stops the program's group, or lets it go on.
+//! pid is not reused before the guard has ended. A byte in the pipe stops them all, or lets them go on.
 //!
 //! ```text
 //! gpushare ──pipe──▶ guard ──▶ program ──▶ …
@@ -80,7 +80,7 @@ impl Guarded {
         Ok(self.guard.try_wait()?.map(code))
     }
 
-    /// Stops the program, and the processes of its group, until it is told to [go on](Self::go_on).
+    /// Stops the program and the processes below it until it is told to [go on](Self::go_on).
     pub fn stop(&mut self) {
         self.tell(STOP);
     }
@@ -194,7 +194,10 @@ fn stand(program: &OsStr, arguments: impl Iterator<Item = OsString>) -> i32 {
             } else {
                 Signal::CONT
             };
-            let _ = kill_process_group(child, signal);
+            // Some of its processes leave the group.
+            for pid in family() {
+                let _ = kill_process(pid, signal);
+            }
         }
         end(child);
     });
@@ -248,14 +251,39 @@ fn end_orphans(child: Pid) {
 
 fn children() -> Vec<Pid> {
     let own = std::process::id();
-    let is_child = |pid: &i32| {
-        let stat = procfs::text(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = procfs::stat_fields(&stat).and_then(|mut fields| fields.nth(1)?.parse().ok());
-        parent == Some(own)
+    let all = parents().into_iter();
+    all.filter(|(_, parent)| *parent == own)
+        .filter_map(|(pid, _)| Pid::from_raw(pid.try_into().ok()?))
+        .collect()
+}
+
+/// Returns all processes below this one.
+fn family() -> Vec<Pid> {
+    let all = parents();
+    let mut found = vec![std::process::id()];
+    let mut at = 0;
+    while let Some(of) = found.get(at).copied() {
+        found.extend(
+            all.iter()
+                .filter(|(_, parent)| *parent == of)
+                .map(|(pid, _)| *pid),
+        );
+        at += 1;
+    }
+    let below = found.into_iter().skip(1);
+    below
+        .filter_map(|pid| Pid::from_raw(pid.try_into().ok()?))
+        .collect()
+}
+
+/// Returns each process with its parent.
+fn parents() -> Vec<(u32, u32)> {
+    let parent_of = |pid: u32| {
+        let stat = procfs::text(format!("/proc/{pid}/stat")).ok()?;
+        procfs::stat_fields(&stat)?.nth(1)?.parse().ok()
     };
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(is_child)
-        .filter_map(Pid::from_raw)
+        .filter_map(|pid| Some((pid, parent_of(pid)?)))
         .collect()
 }

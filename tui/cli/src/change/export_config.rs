@@ -61,9 +61,7 @@ pub fn run(_: &Args, out: &mut dyn Write) -> Done {
 
 /// Returns false for the group of a job or a claim: made again at a boot, it would keep its memory reserved for ever.
 fn stays(group: &GroupSet) -> bool {
-    // A claim's group is this prefix and the claim's UID.
-    let of_claims = pods::group("", false);
-    !slurm::is_group(&group.name) && !group.name.starts_with(&of_claims)
+    !slurm::is_group(&group.name) && !pods::is_group(&group.name)
 }
 
 /// Returns a policy and the device's memory settings, as `policy set` takes them.

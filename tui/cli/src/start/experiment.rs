@@ -123,16 +123,11 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         Plan::check_seconds(seconds).map_err(|why| Failure::usage(format!("--seconds: {why}")))?;
         plan.seconds = seconds;
     }
-    if let Some(every) = args.switch {
-        if !(0.1..=plan.seconds).contains(&every) {
-            return Err(Failure::usage(format!(
-                "--switch: {every} is out of range; must be between 0.1 and the {} seconds of a run",
-                plan.seconds
-            )));
-        }
-        plan.switch = Some(every);
-    }
+    plan.switch = args.switch;
     plan.repeats = args.repeats.unwrap_or(plan.repeats);
+    if let Some(every) = plan.switch {
+        check_turns(&plan, every)?;
+    }
     if let Some(text) = args.only.iter().find(|text| !has(&plan, text)) {
         return Err(Failure::usage(format!(
             "--only: no condition of the plan has {} in its name",
@@ -150,6 +145,29 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         plan.conditions.retain(|one| is_wanted(&one.name));
     }
     Ok(plan)
+}
+
+/// Checks that the programs of a plan can take turns.
+fn check_turns(plan: &Plan, every: f64) -> Result<(), Failure> {
+    let wrong = |why: String| Err(Failure::usage(format!("--switch: {why}")));
+    let turns = plan.seconds / every;
+    if !(0.1..=plan.seconds).contains(&every) || (turns - turns.round()).abs() > 1e-6 {
+        return wrong(format!(
+            "the {} seconds of a run must be whole turns of {every} s",
+            plan.seconds
+        ));
+    }
+    if let Some(one) = plan.measured().find(|one| one.ready.is_none()) {
+        let name = plain(&one.name);
+        return wrong(format!(
+            "{name} has no ready =, so it would be stopped while it starts"
+        ));
+    }
+    // With one round, a program that knows nothing of its stops would look like one that leaves them out.
+    if plan.warm_up + plan.repeats < 2 {
+        return wrong("one round is too few; set --repeats".into());
+    }
+    Ok(())
 }
 
 /// Returns true if a condition of the plan has this text in its name.
@@ -290,7 +308,7 @@ fn play(
         }
         keep(results);
         // If no condition gives a figure in the first round, the next rounds would fail too.
-        if at + 1 >= plan.conditions.len()
+        if at + 1 >= steps.len().min(plan.conditions.len())
             && let Some(why) = nothing(results)
         {
             return Err(Failure::failed(format!(

@@ -10,16 +10,15 @@
 use std::ffi::OsString;
 use std::ops::Range;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use shm_layout::Change;
-use shm_layout::variables::{self, Reader};
+use shm_layout::{Change, variables};
 
 use super::order;
 use super::plan::{Condition, Plan, Program};
 use super::results::Run;
-use super::scene::{Cast, Member, Played, Scene};
+pub use super::scene::Trouble;
+use super::scene::{Cast, Member, PACE, Played, Scene, forget_ours};
 use crate::program::Settings;
 use crate::stage::Stage;
 use gpushare_base::host::guard::Guarded;
@@ -35,35 +34,10 @@ const START_FILE: &str = "START_FILE";
 const EXPERIMENT_DIR: &str = "EXPERIMENT_DIR";
 /// Environment variable with the number of rounds, of equal length, in the time that a program runs.
 const ROUNDS: &str = "ROUNDS";
-/// Environment variable of programs that are stopped while those of another condition run.
+/// Environment variable of programs that are stopped while those of another condition run: the length of a turn in seconds.
 const TAKES_TURNS: &str = "TAKES_TURNS";
-/// Interval between two checks of the programs.
-pub(super) const PACE: Duration = Duration::from_millis(10);
 /// Time after the start in which the programs of all conditions run: each notices the start in it.
 const TOGETHER: Duration = Duration::from_millis(200);
-
-/// The reason why a run has no figures.
-#[derive(Debug)]
-pub enum Trouble {
-    /// The condition is not available on this machine.
-    Skip(String),
-    /// A program failed or exceeded its time.
-    Failed(String),
-    /// A signal asked this program to end.
-    Stopped,
-}
-
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure.sentence)
-    }
-}
-
-impl From<std::io::Error> for Trouble {
-    fn from(error: std::io::Error) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
 
 /// Runs the conditions of a plan.
 pub struct Player<'p> {
@@ -131,7 +105,9 @@ impl Player<'_> {
                 }
             }
         }
-        let seconds = (start.elapsed().as_secs_f64() * 1e3).round() / 1e3;
+        // Each run's part of what all took together.
+        let count = (conditions.len() * rounds.len()) as f64;
+        let seconds = (start.elapsed().as_secs_f64() / count * 1e3).round() / 1e3;
         for run in all.iter_mut().flatten().flatten() {
             run.seconds = seconds;
         }
@@ -160,17 +136,23 @@ impl Player<'_> {
         let seconds = self.plan.seconds * (count * rounds) as f64;
         let set = |(condition, cast)| self.set(condition, cast, (seconds, rounds));
         let mut scenes: Vec<Result<Scene<'_>, Trouble>> = parts.into_iter().map(set).collect();
-        let (start, limit) = (
-            Instant::now(),
-            self.plan.timeout() * (count * rounds) as u32,
-        );
+        let start = Instant::now();
         let (mut begun, mut whose) = (None, None);
         loop {
             if (self.stopped)() {
                 return scenes.iter().map(|_| Err(Trouble::Stopped)).collect();
             }
+            let runs = if begun.is_some() {
+                count * rounds
+            } else {
+                count
+            };
+            let limit = self.plan.timeout() * runs as u32;
             for scene in &mut scenes {
                 let Ok(there) = scene else { continue };
+                if there.has_ended() {
+                    continue;
+                }
                 if let Err(trouble) = there.look() {
                     *scene = Err(trouble);
                 } else if !there.has_ended() && start.elapsed() > limit {
@@ -209,6 +191,9 @@ impl Player<'_> {
         cast: Cast<'m>,
         (seconds, rounds): (f64, usize),
     ) -> Result<Scene<'m>, Trouble> {
+        if (self.stopped)() {
+            return Err(Trouble::Stopped);
+        }
         let library = condition
             .library(&self.plan.folder())
             .map_err(Trouble::Skip)?;
@@ -256,7 +241,11 @@ impl Player<'_> {
                 .env(START_FILE, scene.start_file())
                 .env(EXPERIMENT_DIR, self.folder)
                 .env(ROUNDS, scene.rounds.to_string())
-                .envs(self.plan.switch.map(|_| (TAKES_TURNS, "1")))
+                .envs(
+                    self.plan
+                        .switch
+                        .map(|every| (TAKES_TURNS, every.to_string())),
+                )
                 .envs(condition.variables(program));
         })?;
         Ok(Member {
@@ -314,26 +303,6 @@ fn under_us(
     line.push("--".into());
     line.extend(words);
     line
-}
-
-/// Removes the user's variables for limits, MPS and preloaded libraries from the environment.
-pub(super) fn forget_ours(command: &mut Command) -> &mut Command {
-    let library = variables::TABLE
-        .iter()
-        .filter(|v| v.reader == Reader::Library);
-    for variable in library {
-        command.env_remove(variable.name);
-    }
-    let mps = [
-        mps::PIPE_DIRECTORY,
-        mps::LOG_DIRECTORY,
-        mps::CLIENT_PRIORITY,
-        mps::ACTIVE_THREAD_PERCENTAGE,
-    ];
-    mps.into_iter().chain(["LD_PRELOAD"]).for_each(|name| {
-        command.env_remove(name);
-    });
-    command
 }
 
 /// Lets the programs of one scene run, or of all.

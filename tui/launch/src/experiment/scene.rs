@@ -6,19 +6,46 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use shm_layout::{Segments, SlotId, clock, snapshot, variables};
+use shm_layout::variables::{self, Reader};
+use shm_layout::{Segments, SlotId, clock, snapshot};
 
 use super::plan::{Condition, Program};
-use super::play::{Trouble, forget_ours};
 use super::results::{Activity, Measured};
 use crate::stage::Stage;
 use gpushare_base::host::guard::{Guarded, Tail};
+use gpushare_base::host::mps;
 use gpushare_base::host::programs::OWN;
+use gpushare_base::text::exit::Failure;
 
 /// Interval between two readings of the lock's counters.
 const COUNTERS: Duration = Duration::from_millis(200);
 /// Time in which further programs that fail are named beside the first.
 const AFTERMATH: Duration = Duration::from_secs(3);
+/// Interval between two checks of the programs.
+pub(super) const PACE: Duration = Duration::from_millis(10);
+
+/// The reason why a run has no figures.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The condition is not available on this machine.
+    Skip(String),
+    /// A program failed or exceeded its time.
+    Failed(String),
+    /// A signal asked this program to end.
+    Stopped,
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure.sentence)
+    }
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
 
 /// The programs of a run, and how many of each.
 pub(super) type Cast<'p> = Vec<(&'p Program, u32)>;
@@ -241,7 +268,7 @@ impl Troupe<'_> {
         let mut failures = vec![first];
         let runs = |member: &Member<'_>| !member.ended;
         while failures.len() == 1 && self.members.iter().any(runs) && Instant::now() < until {
-            std::thread::sleep(super::play::PACE);
+            std::thread::sleep(PACE);
             for member in &mut self.members {
                 if let Err(Trouble::Failed(why)) = member.has_ended() {
                     failures.push(why);
@@ -347,4 +374,24 @@ impl Counters {
         }
         sum
     }
+}
+
+/// Removes the user's variables for limits, MPS and preloaded libraries from the environment.
+pub(super) fn forget_ours(command: &mut Command) -> &mut Command {
+    let library = variables::TABLE
+        .iter()
+        .filter(|v| v.reader == Reader::Library);
+    for variable in library {
+        command.env_remove(variable.name);
+    }
+    let mps = [
+        mps::PIPE_DIRECTORY,
+        mps::LOG_DIRECTORY,
+        mps::CLIENT_PRIORITY,
+        mps::ACTIVE_THREAD_PERCENTAGE,
+    ];
+    mps.into_iter().chain(["LD_PRELOAD"]).for_each(|name| {
+        command.env_remove(name);
+    });
+    command
 }

@@ -182,12 +182,17 @@ pub(super) fn thrashing(found: &mut Found<'_>) {
         if !is_crowded && moving < THRASHES {
             continue;
         }
-        let takes_turns = |(p, h): &(&ProcessSample, &Holding)| moves(p) || h.memory_wait.is_some();
+        // A wait for a quota ends by itself or never, whatever the device has.
+        let waits = |h: &Holding| {
+            let is_own = |limit| matches!(limit, Blocked::Quota | Blocked::Group);
+            h.memory_wait.filter(|wait| !is_own(wait.limit))
+        };
+        let takes_turns = |(p, h): &(&ProcessSample, &Holding)| moves(p) || waits(h).is_some();
         let movers: Vec<_> = data.there(gpu).filter(takes_turns).collect();
         let wanted = movers.iter().fold(0, |sum: u64, (p, h)| {
             // What returns is a process's own already.
-            let waits = h.memory_wait.filter(|wait| !wait.is_return);
-            let more = waits.map_or(0, |wait| wait.bytes);
+            let asks = waits(h).filter(|wait| !wait.is_return);
+            let more = asks.map_or(0, |wait| wait.bytes);
             sum.saturating_add(p.own_bytes(h)).saturating_add(more)
         });
         let others = data.there(gpu).filter(|one| !takes_turns(one));

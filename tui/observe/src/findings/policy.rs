@@ -40,8 +40,8 @@ pub fn also(evidence: &Evidence) -> Option<&'static str> {
     let could = evidence.jobs.len() > 1 && one_user(&evidence.jobs) && !evidence.is_sim;
     (could && !evidence.under_mps()).then_some(
         "where a crash of one job may end the others, run gpushare mps start before they start: an inference beside two \
-         trainings had a p50 of 4.01 ms and the trainings 47.2 steps/s under overlap order=priority, in place of 4.53 ms and 39.3 \
-         without MPS (H200, 2026-11-26)",
+         trainings had a p50 of 4.82 ms and the trainings 48.0 steps/s under overlap order=priority, in place of 4.63 ms and 38.9 \
+         without MPS (H200, 2026-11-28)",
     )
 }
 
