@@ -101,7 +101,12 @@ fn begin(
         (process, begun)
     });
     seal(key, false);
+    let graphs = begun.as_ref().map(|(process, _)| &process.memory.graphs);
+    let look = graphs
+        .filter(|graphs| graphs.any())
+        .map(|graphs| graphs.look());
     let answer = real.call();
+    drop(look);
     let Some((process, begun)) = begun else {
         return answer;
     };

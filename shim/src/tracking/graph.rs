@@ -33,6 +33,7 @@ pub struct GraphAllocations {
     any: AtomicBool,
     inner: Mutex<Inner>,
     sealed: SealedStreams,
+    look: Mutex<()>,
 }
 
 /// The tables of [`GraphAllocations`], locked.
@@ -55,6 +56,11 @@ impl GraphAllocations {
     /// Locks the tables.
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no thread queries streams, and keeps others from it while a capture begins: a query would break it.
+    pub fn look(&self) -> MutexGuard<'_, ()> {
+        self.look.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the plan of a graph with `add`.
@@ -83,11 +89,12 @@ impl GraphAllocations {
         }
         pool.give_up(&claim);
         drop(table);
+        let look = self.look();
         self.forget_done();
-        let idle: Vec<_> = others
-            .into_iter()
-            .filter(|(other, _)| is_stream_idle(*other))
-            .collect();
+        // Again, because a stream may have ended since.
+        let mut idle = self.lock().pool(part.ordinal).others(stream);
+        idle.retain(|(other, _)| is_stream_idle(*other));
+        drop(look);
         let mut table = self.lock();
         let pool = table.pool(part.ordinal);
         for (other, launches) in idle {
@@ -140,6 +147,7 @@ impl GraphAllocations {
             let pools = table.pools.iter_mut();
             pools.for_each(|pool| pool.seal(used.stream, key));
         }
+        drop(self.look());
     }
 
     /// Keeps the memory of such launches in contexts that are about to end until the driver has decided.
