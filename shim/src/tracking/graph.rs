@@ -166,16 +166,17 @@ impl GraphAllocations {
     /// Releases the memory of launches in the default streams of a device after all its contexts have ended. These streams have no
     /// handle to seal.
     pub fn default_streams_gone(&self, device: CUdevice) {
-        if let Some(ordinal) = u8::try_from(device).ok().filter(|_| self.any()) {
-            let is_default = |stream| stream <= CU_STREAM_PER_THREAD as usize;
-            self.lock().pool(ordinal).forget(is_default);
-        }
+        self.forget(device, |stream| stream <= CU_STREAM_PER_THREAD as usize);
     }
 
     /// Releases the memory of a device's streams after its primary context has ended unseen.
     pub fn primary_gone(&self, device: CUdevice) {
+        self.forget(device, |_| true);
+    }
+
+    fn forget(&self, device: CUdevice, which: impl Fn(usize) -> bool) {
         if let Some(ordinal) = u8::try_from(device).ok().filter(|_| self.any()) {
-            self.lock().pool(ordinal).forget(|_| true);
+            self.lock().pool(ordinal).forget(which);
         }
     }
 

@@ -102,16 +102,7 @@ fn graphs_in_idle_streams_share_too() {
 #[test]
 fn a_graph_that_runs_keeps_its_memory_from_other_streams_and_from_a_trim() {
     let bed = Testbed::new();
-    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "12MiB")]);
-    client.ok("host word 4");
-    client.ok("host-write word 0");
-    client.ok("stream s");
-    client.ok("stream t");
-    for name in ["a", "b"] {
-        graph(&mut client, name, 4 * MIB, true);
-    }
-    client.ok("stream-hold s word 1");
-    client.ok("graph-submit exec-a s");
+    let mut client = with_one_that_runs(&bed, "12MiB");
     client.ok("graph-launch exec-b t");
     kept(&mut client, 8 * MIB, "beside the one that runs");
     client.ok("graph-trim");
@@ -125,9 +116,9 @@ fn a_graph_that_runs_keeps_its_memory_from_other_streams_and_from_a_trim() {
     kept(&mut client, 0, "at the end");
 }
 
-/// Launches a graph of 4 MiB that runs in the stream `s` until the host writes 1 to `word`. There is no room for a second one.
-fn with_one_that_runs(bed: &Testbed) -> Client<'_> {
-    let mut client = Client::start(bed, &[("GPUSHARE_MEMORY", "4MiB")]);
+/// Launches a graph of 4 MiB under a quota; it runs in the stream `s` until the host writes 1 to `word`.
+fn with_one_that_runs<'b>(bed: &'b Testbed, quota: &str) -> Client<'b> {
+    let mut client = Client::start(bed, &[("GPUSHARE_MEMORY", quota)]);
     client.ok("host word 4");
     client.ok("host-write word 0");
     client.ok("stream s");
@@ -143,7 +134,7 @@ fn with_one_that_runs(bed: &Testbed) -> Client<'_> {
 #[test]
 fn a_graph_that_runs_in_a_destroyed_stream_keeps_its_memory_until_it_is_done() {
     let bed = Testbed::new();
-    let mut client = with_one_that_runs(&bed);
+    let mut client = with_one_that_runs(&bed, "4MiB");
     client.ok("stream-destroy s");
     client.denied("graph-submit exec-b t");
     client.ok("graph-trim");
@@ -157,7 +148,7 @@ fn a_graph_that_runs_in_a_destroyed_stream_keeps_its_memory_until_it_is_done() {
 #[test]
 fn a_graph_that_runs_keeps_its_memory_beside_the_end_of_another_context() {
     let bed = Testbed::new();
-    let mut client = with_one_that_runs(&bed);
+    let mut client = with_one_that_runs(&bed, "4MiB");
     client.ok("context c 0");
     client.ok("context-destroy c");
     client.ok("device 0");

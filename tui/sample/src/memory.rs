@@ -174,28 +174,21 @@ pub fn sentence(
         let kept = reserved.iter().map(Reserved::unused);
         let kept = kept.fold(0, u64::saturating_add);
         let most = reserved.into_iter().max_by_key(Reserved::unused);
-        match most {
-            Some(most) if wait.bytes > free.saturating_sub(kept) => {
-                return Some(format!(
-                    "{begin}: {} are reserved for {} (it uses {}); gpushare {} reserve=SIZE gives some back",
-                    short_size(most.bytes),
-                    most.owner,
-                    short_size(most.used),
-                    most.edit,
-                ));
-            }
+        let why = match most {
+            Some(most) if wait.bytes > free.saturating_sub(kept) => format!(
+                "{} are reserved for {} (it uses {}); gpushare {} reserve=SIZE gives some back",
+                short_size(most.bytes),
+                most.owner,
+                short_size(most.used),
+                most.edit,
+            ),
             // The figures of the driver are late.
             _ if wait.is_return => {
-                let soon = "its memory returns up to 2 s after memory was freed there";
-                return Some(format!("{begin}: {soon}"));
+                "its memory returns up to 2 s after memory was freed there".into()
             }
-            _ if wait.bytes <= free => {
-                let refused =
-                    "the driver refused it, although the accounts have room; it is asked again";
-                return Some(format!("{begin}: {refused}"));
-            }
-            _ => {}
-        }
+            _ => "the driver refused it, although the accounts have room; it is asked again".into(),
+        };
+        return Some(format!("{begin}: {why}"));
     }
     let what = match limit {
         Blocked::Device if free > 0 => format!(
@@ -267,22 +260,26 @@ mod tests {
         sentence(&sample, waits, &waits.devices[0], pid).expect("it waits")
     }
 
-    #[test]
-    fn a_request_behind_others_names_those_and_no_limit_that_nobody_has_set() {
-        let wait = |ticket, limit| MemoryWait {
-            bytes: 1 << 30,
+    /// Returns a wait for so many GiB, since 12 s.
+    fn wait(gib: u64, ticket: u64, limit: Blocked) -> MemoryWait {
+        MemoryWait {
+            bytes: gib << 30,
             limit,
             since_ns: 1_000_000_000,
             ticket,
             ..MemoryWait::default()
-        };
+        }
+    }
+
+    #[test]
+    fn a_request_behind_others_names_those_and_no_limit_that_nobody_has_set() {
         let mut sample = Sample::default();
         sample.snapshot.time_ns = 13_000_000_000;
         sample.snapshot.devices.push(DeviceSample::default());
         sample.snapshot.processes = vec![
             process(1, "", 12 << 30, None),
-            process(2, "", 0, Some(wait(1, Blocked::Limit))),
-            process(3, "", 0, Some(wait(2, Blocked::Behind))),
+            process(2, "", 0, Some(wait(1, 1, Blocked::Limit))),
+            process(3, "", 0, Some(wait(1, 2, Blocked::Behind))),
         ];
         let said = |sample: &Sample, at: usize| {
             let waits = &sample.processes[at];
@@ -301,23 +298,16 @@ mod tests {
         assert_eq!(said(&sample, 2), asked, "they have just left the queue");
     }
 
-    /// Returns a card of 16 GiB, a process that holds 1 GiB, and two that wait for 15 GiB since 12 s, one after the other.
+    /// Returns a card of 16 GiB, a process that holds 2 GiB, and two that wait for 15 GiB, one after the other.
     fn card() -> Sample {
-        let wait = |ticket| MemoryWait {
-            bytes: 15 << 30,
-            limit: Blocked::Device,
-            since_ns: 1_000_000_000,
-            ticket,
-            ..MemoryWait::default()
-        };
         let mut sample = Sample::default();
         sample.snapshot.time_ns = 13_000_000_000;
         sample.snapshot.devices.push(DeviceSample::default());
         sample.snapshot.devices[0].view.total_bytes = 16 << 30;
         sample.snapshot.processes = vec![
             process(1, "", 2 << 30, None),
-            process(2, "", 0, Some(wait(1))),
-            process(3, "", 0, Some(wait(2))),
+            process(2, "", 0, Some(wait(15, 1, Blocked::Device))),
+            process(3, "", 0, Some(wait(15, 2, Blocked::Device))),
         ];
         sample.snapshot.processes[0].view.identity.label = "llama".into();
         sample

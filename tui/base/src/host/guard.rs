@@ -250,40 +250,36 @@ fn end_orphans(child: Pid) {
 }
 
 fn children() -> Vec<Pid> {
-    let own = std::process::id();
     let all = parents().into_iter();
-    all.filter(|(_, parent)| *parent == own)
-        .filter_map(|(pid, _)| Pid::from_raw(pid.try_into().ok()?))
-        .collect()
+    let own = all.filter(|(_, parent)| *parent == getpid());
+    own.map(|(pid, _)| pid).collect()
 }
 
 /// Returns all processes below this one.
 fn family() -> Vec<Pid> {
     let all = parents();
-    let mut found = vec![std::process::id()];
+    let mut found = vec![getpid()];
     let mut at = 0;
     while let Some(of) = found.get(at).copied() {
-        found.extend(
-            all.iter()
-                .filter(|(_, parent)| *parent == of)
-                .map(|(pid, _)| *pid),
-        );
+        let below = all.iter().filter(|(_, parent)| *parent == of);
+        found.extend(below.map(|(pid, _)| *pid));
         at += 1;
     }
-    let below = found.into_iter().skip(1);
-    below
-        .filter_map(|pid| Pid::from_raw(pid.try_into().ok()?))
-        .collect()
+    found.split_off(1)
 }
 
-/// Returns each process with its parent.
-fn parents() -> Vec<(u32, u32)> {
-    let parent_of = |pid: u32| {
+/// Returns each process that has a parent, with that.
+fn parents() -> Vec<(Pid, Pid)> {
+    let pid_of = |text: &str| Pid::from_raw(text.parse().ok()?);
+    let parent_of = |pid: &str| {
         let stat = procfs::text(format!("/proc/{pid}/stat")).ok()?;
-        procfs::stat_fields(&stat)?.nth(1)?.parse().ok()
+        pid_of(procfs::stat_fields(&stat)?.nth(1)?)
     };
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid| Some((pid, parent_of(pid)?)))
-        .collect()
+    all.filter_map(|entry| {
+        let name = entry.file_name();
+        let name = name.to_str()?;
+        Some((pid_of(name)?, parent_of(name)?))
+    })
+    .collect()
 }

@@ -80,7 +80,7 @@ fn a_container_with_the_gpu_alone_is_found_and_one_with_the_limits_is_fine() {
         (json!([gpu, { "name": "a", "request": "limits" }]), false),
         (json!([{ "name": "a" }]), false),
         (json!([gpu, { "name": "a" }]), false),
-        // Those of another claim do not limit this one's GPU.
+        // A request of another claim does not limit this claim's GPU.
         (json!([gpu, { "name": "b", "request": "limits" }]), true),
         (json!([{ "name": "b", "request": "gpu" }]), false),
         (json!([]), false),

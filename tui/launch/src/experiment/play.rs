@@ -93,7 +93,7 @@ impl Player<'_> {
                     Ok((figures, lock)) => {
                         for (run, figures) in runs.iter_mut().zip(figures) {
                             run.figures.extend(figures);
-                            // What it did in all rounds is that of none.
+                            // The counters are of all rounds together.
                             run.lock = lock.filter(|_| rounds.len() == 1);
                         }
                     }
@@ -189,7 +189,7 @@ impl Player<'_> {
         &self,
         condition: &Condition,
         cast: Cast<'m>,
-        (seconds, rounds): (f64, usize),
+        span: (f64, usize),
     ) -> Result<Scene<'m>, Trouble> {
         if (self.stopped)() {
             return Err(Trouble::Stopped);
@@ -197,8 +197,7 @@ impl Player<'_> {
         let library = condition
             .library(&self.plan.folder())
             .map_err(Trouble::Skip)?;
-        let mut scene = Scene::new(condition, cast.clone(), self.simulated)?;
-        (scene.seconds, scene.rounds) = (seconds, rounds);
+        let mut scene = Scene::new(condition, cast.clone(), self.simulated, span)?;
         if let Some(policy) = &condition.policy {
             set_policy(&scene.stage, policy.get_ref())?;
         }

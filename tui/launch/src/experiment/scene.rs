@@ -50,7 +50,7 @@ impl From<std::io::Error> for Trouble {
 /// The programs of a run, and how many of each.
 pub(super) type Cast<'p> = Vec<(&'p Program, u32)>;
 
-/// What the programs printed for each round, and what the lock did.
+/// The figures of each round, and the lock's activity.
 pub(super) type Played = (Vec<Vec<Measured>>, Option<Activity>);
 
 /// Programs behind their guards. On drop they end before their MPS, and that before their segments.
@@ -72,6 +72,7 @@ impl<'p> Scene<'p> {
         condition: &Condition,
         cast: Cast<'p>,
         simulated: bool,
+        (seconds, rounds): (f64, usize),
     ) -> Result<Self, Trouble> {
         let stage = Stage::new(None, simulated)?;
         Ok(Self {
@@ -81,8 +82,8 @@ impl<'p> Scene<'p> {
             _mps: condition.mps.then(|| Mps::start(&stage)).transpose()?,
             stage,
             has_ended: false,
-            seconds: 0.0,
-            rounds: 1,
+            seconds,
+            rounds,
         })
     }
 

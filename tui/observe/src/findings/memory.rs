@@ -190,7 +190,7 @@ pub(super) fn thrashing(found: &mut Found<'_>) {
         let takes_turns = |(p, h): &(&ProcessSample, &Holding)| moves(p) || waits(h).is_some();
         let movers: Vec<_> = data.there(gpu).filter(takes_turns).collect();
         let wanted = movers.iter().fold(0, |sum: u64, (p, h)| {
-            // What returns is a process's own already.
+            // Memory that returns is in the process's own bytes already.
             let asks = waits(h).filter(|wait| !wait.is_return);
             let more = asks.map_or(0, |wait| wait.bytes);
             sum.saturating_add(p.own_bytes(h)).saturating_add(more)
