@@ -28,14 +28,20 @@ OTHERS = "the others together"
 
 
 def measured(gpushare, plan, ways, out, options, read):
-    """Runs a plan, in turns if it has an urgent program, unless its document is only to be read. Returns the document; None if there is none."""
-    path = Path(out, f"{plan}-in-turns.json" if ways else f"{plan}.json")
+    """Runs a plan, in turns if it has an urgent program, unless its documents are only to be read. Returns the documents that there are."""
+    name = f"{plan}{{}}-in-turns.json" if ways else f"{plan}{{}}.json"
     if not read:
         only = [word for way in ways or () for word in ("--only", way)]
         options = options or (IN_TURNS if ways else [])
         plan = ROOT / f"assets/experiments/{plan}.toml"
-        subprocess.run([gpushare, "experiment", plan, "--json", path, *only, *options], check=True, stdout=subprocess.DEVNULL)
-    return json.loads(path.read_text()) if path.exists() else None
+        subprocess.run([gpushare, "experiment", plan, "--json", Path(out, name.format("")), *only, *options], check=True, stdout=subprocess.DEVNULL)
+    # The ways that use MPS may have been measured apart.
+    paths = [Path(out, name.format(apart)) for apart in ("", "-mps")]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def has(document, way):
+    return any(run["condition"] == way for run in document["runs"])
 
 
 def rounds_of(document, program, figure):
@@ -51,17 +57,19 @@ def rounds_of(document, program, figure):
 
 
 def figures_of(document, urgent):
-    """Returns {figure: {condition: {round: value}}}, smaller is better: the urgent program's figures, and one over the others' rates over alone, summed."""
+    """Returns {figure: {condition: {round: value}}}, smaller is better: the urgent program's figures, and one over the others' rates, summed.
+
+    A rate is divided by that of the program alone, or else by time slicing or the first way that was measured."""
     kinds = {row["condition"]: row["kind"] for figure in document["figures"] for row in figure["conditions"]}
     shared = [name for name, kind in kinds.items() if kind != "alone"]
-    [alone] = [name for name, kind in kinds.items() if kind == "alone"]
+    unit = next((name for wanted in ("alone", "bare") for name, kind in kinds.items() if kind == wanted), shared[0])
     made, others = {}, []
     for figure in document["figures"]:
         rounds = rounds_of(document, figure["program"], figure["figure"])
         if figure["program"] == urgent:
             made[f"{urgent} {figure['figure']}"] = {name: rounds.get(name, {}) for name in shared}
         else:
-            base = median(rounds[alone].values())
+            base = median(rounds[unit].values())
             others.append({name: {at: value / base for at, value in one.items()} for name, one in rounds.items()})
     together = {}
     for name in shared:
@@ -120,12 +128,13 @@ def run(gpushare, out, only, options, read=False):
     for plan, urgent, recommended, rivals in MIXES:
         if not any(word in plan for word in only.split(",")):
             continue
-        document = measured(gpushare, plan, rivals and recommended + rivals, out, options, read)
-        if document is None:
-            print(f"\n{plan}: not measured")
-            continue
+        documents = measured(gpushare, plan, rivals and recommended + rivals, out, options, read)
         for ours in recommended:
             print(f"\n{plan}, recommended: {ours}")
+            document = next((one for one in documents if has(one, ours)), None)
+            if document is None:
+                print("  not measured")
+                continue
             for figure, value, best, least, regret, each in regrets(document, urgent, ours):
                 told = verdict(each)
                 counts[told] += 1

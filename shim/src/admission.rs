@@ -130,7 +130,7 @@ pub fn finish(admission: Admission) {
     pass.thread.end();
     // The rest may call the driver. It is not needed for a turn that ends because the process is evicted.
     if pass.allotted != 0 && pass.thread.enter_ungated() {
-        pass.thread.allot(pass.used.stream, pass.allotted - 1);
+        pass.thread.allot(pass.used, pass.allotted - 1);
         let after = || {
             let counted = (pass.allotted, matches!(pass.work, Work::Graph));
             pass.device

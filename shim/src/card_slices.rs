@@ -7,7 +7,8 @@
 //! keeps the card's default, and under `hw-timeslice` publishes the reason.
 //!
 //! Under `overlap` a graph or a long kernel that is submitted already cannot be held back. So the process that goes first has a long
-//! slice, and the only other one a short one: what it has submitted makes way, and costs nothing while the first is idle.
+//! slice, and the only other one a short one: what it has submitted makes way, and costs nothing while the first is idle. Where the
+//! first mostly works on its processor, several others use the card by turns, and each switch costs time. So all have longer slices then.
 //!
 //! The device of a group is not known. A process that uses several devices follows a policy that is the same on all of them.
 
@@ -37,6 +38,10 @@ const LONGEST_US: u64 = 1_000_000;
 /// 336 to 346 answers a second in all cases. A shorter slice costs more where a process leaves the card between its kernels.
 const FIRST_US: u64 = 20_000;
 const SECOND_US: u64 = 200;
+/// The slice of all, in microseconds, where several are beside one that mostly works on its processor. Measured on an H200, an LLM beside an
+/// embedding and a training, compared with time slicing: by the default the LLM took 0.90 of the time and the others did 0.92 as much; with
+/// 4 ms 0.87 and 1.00, with 8 ms 1.01 and 1.02. Later, with shorter queues, 4 ms gave 0.90 and 0.97.
+const AMONG_US: u64 = 4_000;
 /// A process that has left its place under `overlap` keeps the slice for so long, because it may be back at once.
 const LASTING_NS: u64 = 100_000_000;
 
@@ -121,7 +126,12 @@ impl CardSlices {
             self.places.resize(at + 1, (None, now_ns));
         }
         let (known, seen_ns) = &mut self.places[at];
-        if place.is_some() || now_ns.saturating_sub(*seen_ns) >= LASTING_NS {
+        let counts_at_once = match place {
+            Some(Precedence::First | Precedence::Second) => true,
+            Some(Precedence::Among) => matches!(*known, None | Some(Precedence::Among)),
+            None => false,
+        };
+        if counts_at_once || now_ns.saturating_sub(*seen_ns) >= LASTING_NS {
             (*known, *seen_ns) = (place, now_ns);
         }
         *known
@@ -280,6 +290,7 @@ fn slice_us(kind: PolicyKind, place: Option<Precedence>, weight: u32) -> Option<
         }
         (PolicyKind::Overlap(_), Some(Precedence::First)) => Some(FIRST_US),
         (PolicyKind::Overlap(_), Some(Precedence::Second)) => Some(SECOND_US),
+        (PolicyKind::Overlap(_), Some(Precedence::Among)) => Some(AMONG_US),
         _ => None,
     }
 }
@@ -359,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_counts_at_once_and_is_lost_after_a_while() {
+    fn a_better_place_counts_at_once_and_is_lost_after_a_while() {
         let mut slices = CardSlices::default();
         let (first, second) = (Some(Precedence::First), Some(Precedence::Second));
         let mut then = |place, at_ns| slices.lasting_place(1, place, at_ns);
@@ -370,5 +381,9 @@ mod tests {
         assert_eq!(then(None, 2 * LASTING_NS), first);
         assert_eq!(then(None, 2 * LASTING_NS + 5), None);
         assert_eq!(then(second, 2 * LASTING_NS + 6), second);
+        let among = Some(Precedence::Among);
+        assert_eq!(then(among, 3 * LASTING_NS), second);
+        assert_eq!(then(among, 4 * LASTING_NS), among);
+        assert_eq!(then(first, 4 * LASTING_NS + 1), first);
     }
 }

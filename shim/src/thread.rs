@@ -250,7 +250,7 @@ fn attach() -> &'static Thread {
         .unwrap_or_else(make);
     thread.invalidate();
     thread.forget_recent();
-    thread.allot(NO_STREAM, 0);
+    thread.take_allotment();
     thread.first_seen_suspended.store(is_suspended(), Relaxed);
     thread.ours.store(false, Relaxed);
     thread.see_who_started_it();
@@ -279,6 +279,7 @@ fn make() -> &'static Thread {
         recent: Default::default(),
         allotted: Cell::new(0),
         allotted_key: Cell::new(NO_STREAM),
+        allotted_ordinal: Cell::new(UNMANAGED),
         context: Cell::new(0),
         home_context: Cell::new(0),
         errno: Cell::new(ErrnoPlace::of_this_thread()),

@@ -61,7 +61,7 @@ impl Turn {
         // Before any wait: the time that other processes use the device is no gap of the application's.
         state.learn_idle();
         if state.limited {
-            self.queue_depth().give_back(thread.take_allotment());
+            give_back_allotment(process, thread);
         }
         let mut decided = false;
         loop {
@@ -289,6 +289,16 @@ fn meter_gate(state: &State, device: &Device, count: u32) -> u32 {
     }
     gate_of(device).meter();
     count
+}
+
+/// Records that the calling thread will not make the rest of its allotted submissions.
+pub fn give_back_allotment(process: &ManagedProcess, thread: &Thread) {
+    if let Some((ordinal, key, count)) = thread.take_allotment() {
+        let mut devices = process.devices.iter();
+        if let Some(device) = devices.find(|device| device.ordinal == ordinal) {
+            device.turn.queue_depth().give_back(key, count);
+        }
+    }
 }
 
 /// Stops querying streams that are about to be captured or to end, with `end` or alone, on one device or on all. Waits for a drain

@@ -184,7 +184,14 @@ pub fn begin_wait() -> u64 {
         is_held = true;
         device.turn.needs_the_device(process, device);
     }
-    if is_held { clock::now() } else { 0 }
+    if !is_held {
+        return 0;
+    }
+    // It would count as done at the end of the wait.
+    if let Some(thread) = thread::current() {
+        turn::give_back_allotment(process, thread);
+    }
+    clock::now()
 }
 
 /// A copy to the host's memory that returns sooner has not waited for the device.

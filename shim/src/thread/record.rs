@@ -78,6 +78,7 @@ pub struct Thread {
     /// Submissions that the thread may still make without a check, and their stream.
     pub(super) allotted: Cell<u32>,
     pub(super) allotted_key: Cell<usize>,
+    pub(super) allotted_ordinal: Cell<u8>,
     pub(super) context: Cell<usize>,
     /// The context if the thread is bound to its own and not to another stream's; else 0.
     pub(super) home_context: Cell<usize>,
@@ -263,14 +264,17 @@ impl Thread {
     }
 
     /// Allots submissions to a stream to the calling thread, in place of those allotted before.
-    pub fn allot(&self, key: usize, count: u32) {
-        self.allotted_key.set(key);
+    pub fn allot(&self, used: Used, count: u32) {
+        self.allotted_key.set(used.stream);
+        self.allotted_ordinal.set(used.ordinal);
         self.allotted.set(count);
     }
 
-    /// Takes the rest of the calling thread's allotment back. Returns its stream and the number of submissions.
-    pub fn take_allotment(&self) -> (usize, u32) {
-        (self.allotted_key.get(), self.allotted.replace(0))
+    /// Takes the rest of the calling thread's allotment back. Returns its device, its stream and the number of submissions, if there
+    /// are any.
+    pub fn take_allotment(&self) -> Option<(u8, usize, u32)> {
+        let count = self.allotted.replace(0);
+        (count != 0).then(|| (self.allotted_ordinal.get(), self.allotted_key.get(), count))
     }
 
     /// Begins a submission that was admitted past the closed gate; the caller has locked the turn.

@@ -12,6 +12,8 @@ mod pace;
 use pace::Pace;
 use std::{collections::VecDeque, time::Duration};
 
+use shm_layout::clock;
+
 use crate::{
     driver_query::context,
     thread::Used,
@@ -38,6 +40,8 @@ pub struct QueueDepth {
     spare: Vec<Mark>,
     /// Submissions not known to be done.
     queued: u64,
+    /// The time of the last question for room: a submission is made after it.
+    asked_ns: u64,
     /// Submissions that are not charged yet.
     uncharged: OfKinds,
     /// The time that the submissions since take alone, as far as it is not charged, and until when it is, in nanoseconds.
@@ -174,6 +178,7 @@ impl QueueDepth {
     }
 
     fn room_for(&mut self, more: u64, depth_ns: u64, now_ns: u64) -> Result<u32, Duration> {
+        self.asked_ns = now_ns;
         match self.full_for(more, depth_ns, now_ns) {
             Some(nap) => Err(nap),
             // Allotted submissions that are not made yet would count as done at the next wait.
@@ -226,9 +231,11 @@ impl QueueDepth {
             self.spare.push(ticket.mark);
         }
         if all.count == 0 {
-            self.pace.watched = true;
+            self.pace.pending(now_ns);
             return false;
         }
+        // They may have ended since the caller looked at the clock.
+        let now_ns = clock::now();
         self.queued = self.queued.saturating_sub(u64::from(all.count));
         let is_more_queued = !self.tickets.is_empty();
         self.alone.seen(all.of_kinds(), is_more_queued, now_ns);
@@ -283,7 +290,7 @@ impl QueueDepth {
         self.cover_from(used, in_one, now_ns);
         self.alone.submitted(self.queued != 0, counts, now_ns);
         if self.queued == 0 {
-            self.pace.begin(now_ns);
+            self.pace.begin(self.asked_ns.min(now_ns), now_ns);
         }
         self.queued += u64::from(allotted);
         self.uncharged = std::array::from_fn(|kind| self.uncharged[kind] + counts[kind]);
@@ -308,7 +315,7 @@ impl QueueDepth {
     }
 
     /// Records that a thread will not make its last `count` allotted submissions to a stream.
-    pub fn give_back(&mut self, (key, count): (usize, u32)) {
+    pub fn give_back(&mut self, key: usize, count: u32) {
         let mut uncovered = self.uncovered.iter_mut();
         if let Some((_, known)) = uncovered.find(|(used, _)| used.stream == key) {
             let unused = count.min(known.count - known.graphs);
@@ -445,7 +452,7 @@ mod tests {
     fn in_turns_the_average_counts_and_beside_others_the_shortest() {
         let mut depth = QueueDepth::default();
         for end in [10, 11, 15, 16, 20, 21, 25] {
-            depth.pace.watched = true;
+            depth.pace.pending(end * MS);
             depth.pace.done(1, 1, false, end * MS);
         }
         let mut left = |alone| {
@@ -489,9 +496,9 @@ mod tests {
         depth.submitted(used(8), 10, false, 2 * MS, 0);
         depth.submitted(used(9), 5, false, 2 * MS, 0);
         assert_eq!(depth.queued, 15);
-        depth.give_back((8, 7));
-        depth.give_back((9, 5));
-        depth.give_back((7, 3));
+        depth.give_back(8, 7);
+        depth.give_back(9, 5);
+        depth.give_back(7, 3);
         assert_eq!((depth.queued, depth.uncovered.len()), (3, 1));
     }
 }

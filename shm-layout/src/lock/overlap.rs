@@ -20,7 +20,7 @@
 mod measure;
 mod tolerance;
 
-use std::cmp::Ordering::{Greater, Less};
+use std::cmp::Ordering::{Equal, Greater, Less};
 
 pub use tolerance::Tolerance;
 
@@ -78,6 +78,8 @@ pub enum Precedence {
     First,
     /// Only one other process is there, and that one goes first.
     Second,
+    /// Several others are there. One of all goes first, and mostly works on its processor.
+    Among,
 }
 
 impl Device {
@@ -214,9 +216,9 @@ impl DeviceLock<'_> {
             }
     }
 
-    /// Returns whether this process goes before all others that use the device, or behind the only other one, under
-    /// `order=priority`; `None` if neither is so, or if the one that goes first mostly works on its processor, or was not active
-    /// for a while: a process that the library is not in would gain by a short slice of this one.
+    /// Returns the place of this process among those that use the device, under `order=priority`; `None` if it has none of these, or
+    /// if the one that goes first was not active for a while: a process that the library is not in would gain by a short slice of
+    /// this one.
     pub fn precedence(&self, now_ns: u64) -> Option<Precedence> {
         if self.order() != Order::Priority {
             return None;
@@ -229,19 +231,25 @@ impl DeviceLock<'_> {
             let submitted = &other.entry.counters.last_submit_ns;
             other.entry.used.load(Ordering::Relaxed) != 0 || submitted.load(Ordering::Relaxed) != 0
         };
-        let mut count = 0;
-        let others = self.among(self.members(), now_ns).filter(uses_it);
-        let highest = others
-            .inspect(|_| count += 1)
-            .max_by_key(|other| other.share.priority)?;
-        let (first, place) = match highest.share.priority.cmp(&mine) {
-            Less => (self.words, Precedence::First),
-            Greater if count == 1 => (highest.entry, Precedence::Second),
+        let others = || self.among(self.members(), now_ns).filter(uses_it);
+        let count = others().count();
+        let highest = others().max_by_key(|other| other.share.priority)?;
+        let is_highest = |other: &Other<'_>| other.share.priority == highest.share.priority;
+        let first = match highest.share.priority.cmp(&mine) {
+            Less => self.words,
+            Equal => return None,
+            Greater if others().filter(is_highest).count() > 1 => return None,
+            Greater => highest.entry,
+        };
+        let place = match (waits_for_it(first), std::ptr::eq(first, self.words)) {
+            (true, true) => Precedence::First,
+            (true, false) if count == 1 => Precedence::Second,
+            (false, _) if count > 1 => Precedence::Among,
             _ => return None,
         };
         let pulse_ns = first.pulse_ns.load(Ordering::Relaxed);
         let is_in_use = pulse_ns != 0 && now_ns.saturating_sub(pulse_ns) <= IN_USE_NS;
-        (is_in_use && waits_for_it(first)).then_some(place)
+        is_in_use.then_some(place)
     }
 
     /// Returns true if a process sleeps, perhaps until this one's activity ends.

@@ -113,6 +113,10 @@ fn one_process_goes_before_all_others_that_use_the_device_and_one_of_two_behind_
     assert_eq!(place(1), None, "it is alone");
     (0..2).for_each(|who| uses(who, 1));
     let pair = (Some(Precedence::Second), Some(Precedence::First));
+    let patient = Tolerance {
+        together_us: 0,
+        gap_us: 10,
+    };
     assert_eq!((place(0), place(1)), (None, None), "it was never active");
     world.begin(1);
     assert_eq!((place(0), place(1)), pair);
@@ -121,18 +125,20 @@ fn one_process_goes_before_all_others_that_use_the_device_and_one_of_two_behind_
     uses(3, 1);
     assert_eq!((place(0), place(1)), (None, pair.1), "three are there");
     uses(2, 1);
-    assert_eq!((place(1), place(2)), (None, None), "two go first");
+    world.lock(1).publish_tolerance(patient);
+    world.lock(2).publish_tolerance(patient);
+    assert_eq!([0, 1, 2].map(place), [None; 3], "two go first");
+    world.lock(1).publish_tolerance(Tolerance::default());
     (2..4).for_each(|who| uses(who, 0));
-    let patient = Tolerance {
-        together_us: 0,
-        gap_us: 10,
-    };
     world.lock(1).publish_tolerance(patient);
     assert_eq!(
         (place(0), place(1)),
         (None, None),
         "it does not wait for the device"
     );
+    uses(3, 1);
+    assert_eq!([0, 1, 3].map(place), [Some(Precedence::Among); 3]);
+    uses(3, 0);
     world.lock(1).publish_tolerance(Tolerance::default());
     assert_eq!((place(0), place(1)), pair);
     let fair = World::new(Order::Fair, &[0, 5]);
