@@ -1,9 +1,10 @@
 //! Plain-text tables: columns as wide as their widest cell, two blanks between them, no trailing blanks.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::iter::repeat_n;
 
+use rustix::termios::tcgetwinsize;
 use unicode_width::UnicodeWidthStr;
 
 use gpushare_base::text::plain::plain;
@@ -16,6 +17,16 @@ pub enum Side {
     /// Right, for numbers.
     Right,
 }
+
+/// Blanks between two columns.
+const GAP: usize = 2;
+/// Width of a terminal that does not tell its own.
+pub const USUAL_WIDTH: usize = 80;
+/// Width to which a process's name is cut where the terminal has no room for more.
+pub const SHORT_NAME: usize = 13;
+/// Width to which any name is cut, in a pipe too. No real one is longer, and all rows are as wide as the longest name, which
+/// another user may have chosen.
+pub const LONGEST_NAME: usize = 256;
 
 /// A table that grows row by row.
 #[derive(Debug)]
@@ -42,13 +53,29 @@ impl Table {
         self.rows.push(cells.collect());
     }
 
-    /// Writes the table in one piece, because standard output writes each line separately.
-    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    /// Shortens the cells of a column until the table fits in `width`, but to no less than `least`.
+    pub fn fit(&mut self, column: usize, width: usize, least: usize) {
+        let widths = self.widths();
+        let gaps = GAP * widths.len().saturating_sub(1);
+        let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
+        let room = widths[column].saturating_sub(excess).max(least);
+        for row in &mut self.rows {
+            row[column] = shorten(&row[column], room);
+        }
+    }
+
+    /// Returns the width of each column: that of its widest cell.
+    fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.width()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.sides.len()).map(width).collect();
+        (0..self.sides.len()).map(width).collect()
+    }
+
+    /// Writes the table in one piece, because standard output writes each line separately.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let widths = self.widths();
         let mut text = String::new();
         for row in &self.rows {
             for ((cell, side), width) in row.iter().zip(&self.sides).zip(&widths) {
@@ -63,13 +90,23 @@ impl Table {
                         text.extend(pad);
                     }
                 }
-                text.push_str("  ");
+                text.extend(repeat_n(' ', GAP));
             }
             text.truncate(text.trim_end_matches(' ').len());
             text.push('\n');
         }
         out.write_all(text.as_bytes())
     }
+}
+
+/// Returns the width of the terminal on standard output; `None` if it is no terminal.
+pub fn terminal_width() -> Option<usize> {
+    let out = io::stdout();
+    if !out.is_terminal() {
+        return None;
+    }
+    let width = tcgetwinsize(&out).map_or(0, |size| usize::from(size.ws_col));
+    Some(if width == 0 { USUAL_WIDTH } else { width })
 }
 
 /// Cuts a text to `width` columns. A cut text ends in `~`.
@@ -124,6 +161,21 @@ mod tests {
             String::from_utf8_lossy(&out),
             "PID  NAME   DEN\n  7  train    0\n"
         );
+    }
+
+    #[test]
+    fn one_column_gives_way_until_the_table_fits() {
+        let shown = |width: usize| {
+            let mut table = Table::new(&[("NAME", Side::Left), ("DEN", Side::Right)]);
+            table.row(["vllm-worker-7".into(), "0".into()]);
+            table.fit(0, width, 8);
+            let mut out = Vec::new();
+            table.write(&mut out).expect("memory");
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(shown(18), "NAME           DEN\nvllm-worker-7    0\n");
+        assert_eq!(shown(15), "NAME        DEN\nvllm-~er-7    0\n");
+        assert_eq!(shown(5), "NAME      DEN\nvllm~r-7    0\n");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use shm_layout::memory::queue::EvictionRules;
 use shm_layout::{Blocked, MemoryWait};
 
-use super::{Holding, ProcessSample, Sample};
+use super::{GroupView, Holding, ProcessSample, Sample};
 use gpushare_base::text::units::{short_size, short_time};
 use gpushare_base::text::{memory, shell};
 
@@ -48,6 +48,43 @@ pub fn holders<'a>(
     holders
 }
 
+/// Returns the reason of a wait in one word: that of [`Blocked`], or `reserve`. Shared memory has no word for reserves that leave
+/// no room and says `limit` or `device`, so the reserves of the sample decide.
+pub fn reason(
+    sample: &Sample,
+    process: &ProcessSample,
+    holding: &Holding,
+    wait: MemoryWait,
+) -> &'static str {
+    match blocking_reserve(sample, process, holding, wait) {
+        Some(_) => "reserve",
+        None => limit_of(sample, holding.gpu, wait).word(),
+    }
+}
+
+/// Returns the limit that a request waits for. Without a limit of the operator the device itself has no room.
+fn limit_of(sample: &Sample, gpu: usize, wait: MemoryWait) -> Blocked {
+    let device = sample.devices.get(gpu);
+    match wait.limit {
+        Blocked::Limit if device.is_none_or(|device| device.limit.is_none()) => Blocked::Device,
+        limit => limit,
+    }
+}
+
+/// Returns the bytes of a device that no process uses, under the operator's limit at most what that leaves.
+fn free_bytes(sample: &Sample, gpu: usize, limit: Blocked) -> u64 {
+    let Some(device) = sample.devices.get(gpu) else {
+        return 0;
+    };
+    let counted = sample.ledger_bytes(gpu);
+    let used = device.used_bytes.unwrap_or(0).max(counted);
+    let free = device.total_bytes.saturating_sub(used);
+    match device.limit.filter(|_| limit == Blocked::Limit) {
+        Some(most) => free.min(most.saturating_sub(counted)),
+        None => free,
+    }
+}
+
 fn is_other(process: &ProcessSample, other: &ProcessSample) -> bool {
     other.shown_pid() != process.shown_pid() || other.slot() != process.slot()
 }
@@ -87,44 +124,61 @@ fn ahead<'a>(
 }
 
 /// Memory of a device that a process or a group has reserved.
-struct Reserved {
+struct Reserved<'a> {
     /// Its size.
     bytes: u64,
     /// The part in use.
     used: u64,
-    /// The name of the process or group.
-    owner: String,
-    /// The words behind `gpushare` that change it.
-    edit: String,
+    /// The process or group.
+    owner: Owner<'a>,
 }
 
-impl Reserved {
+/// The owner of a reserve.
+enum Owner<'a> {
+    Process(&'a ProcessSample),
+    Group(&'a GroupView),
+}
+
+impl Reserved<'_> {
     /// Returns the bytes that no process uses and no other can take.
     fn unused(&self) -> u64 {
         self.bytes.saturating_sub(self.used)
     }
+
+    /// Names the reserve, and the command that lowers it; `name` names a process.
+    fn describe(&self, name: impl Fn(&ProcessSample) -> String) -> String {
+        let (owner, edit) = match self.owner {
+            Owner::Process(process) => {
+                let label = &process.identity.label;
+                let target = match label.is_empty() {
+                    true => process.shown_pid().to_string(),
+                    false => shell::line(std::iter::once(OsString::from(format!("name:{label}")))),
+                };
+                (name(process), format!("set {target}"))
+            }
+            Owner::Group(group) => (
+                format!("group {}", group.name),
+                format!("group set {}", group.name),
+            ),
+        };
+        format!(
+            "{} are reserved for {owner} (it uses {}); gpushare {edit} reserve=SIZE gives some back",
+            short_size(self.bytes),
+            short_size(self.used),
+        )
+    }
 }
 
 /// Returns the reserves on a device that a process cannot take from.
-fn reserved_from(
-    sample: &Sample,
-    process: &ProcessSample,
-    gpu: usize,
-    name: impl Fn(&ProcessSample) -> String,
-) -> Vec<Reserved> {
+fn reserved_from<'a>(sample: &'a Sample, process: &ProcessSample, gpu: usize) -> Vec<Reserved<'a>> {
     let others = sample.processes.iter();
     let others = others.filter(|other| is_other(process, other));
     let of_processes = others.filter_map(|other| {
-        let (held, label) = (other.on(gpu)?, &other.identity.label);
-        let target = match label.is_empty() {
-            true => other.shown_pid().to_string(),
-            false => shell::line(std::iter::once(OsString::from(format!("name:{label}")))),
-        };
+        let held = other.on(gpu)?;
         Some(Reserved {
             bytes: held.reserved,
             used: held.used,
-            owner: name(other),
-            edit: format!("set {target}"),
+            owner: Owner::Process(other),
         })
     });
     let groups = sample.groups.iter();
@@ -132,10 +186,28 @@ fn reserved_from(
     let of_groups = groups.map(|group| Reserved {
         bytes: sample.group_reserve(group, gpu),
         used: sample.group_claim(group, gpu),
-        owner: format!("group {}", group.name),
-        edit: format!("group set {}", group.name),
+        owner: Owner::Group(group),
     });
     of_processes.chain(of_groups).collect()
+}
+
+/// Returns the reserve of which most is unused, if a request has no room because of reserves: without them it fits.
+fn blocking_reserve<'a>(
+    sample: &'a Sample,
+    process: &ProcessSample,
+    holding: &Holding,
+    wait: MemoryWait,
+) -> Option<Reserved<'a>> {
+    let limit = limit_of(sample, holding.gpu, wait);
+    let free = free_bytes(sample, holding.gpu, limit);
+    if !matches!(limit, Blocked::Limit | Blocked::Device) || wait.bytes > free {
+        return None;
+    }
+    let reserved = reserved_from(sample, process, holding.gpu);
+    let unused = reserved.iter().map(Reserved::unused);
+    let unused = unused.fold(0, u64::saturating_add);
+    let most = reserved.into_iter().max_by_key(Reserved::unused);
+    most.filter(|_| wait.bytes > free.saturating_sub(unused))
 }
 
 /// Describes what a process waits for on a device and which processes hold it, as a sentence whose subject is the
@@ -158,35 +230,16 @@ pub fn sentence(
     if !ahead.is_empty() {
         return Some(format!("{begin}, behind {}", ahead.join(", ")));
     }
-    let device = sample.devices.get(holding.gpu);
-    let limit = match wait.limit {
-        // Without a limit of the operator the device itself has no room.
-        Blocked::Limit if device.is_none_or(|device| device.limit.is_none()) => Blocked::Device,
-        limit => limit,
-    };
-    let free = device.map_or(0, |device| {
-        let counted = sample.ledger_bytes(holding.gpu);
-        let used = device.used_bytes.unwrap_or(0).max(counted);
-        device.total_bytes.saturating_sub(used)
-    });
+    if let Some(reserved) = blocking_reserve(sample, process, holding, wait) {
+        return Some(format!("{begin}: {}", reserved.describe(name)));
+    }
+    let limit = limit_of(sample, holding.gpu, wait);
+    let free = free_bytes(sample, holding.gpu, limit);
     if limit == Blocked::Device && wait.bytes <= free {
-        let reserved = reserved_from(sample, process, holding.gpu, &name);
-        let kept = reserved.iter().map(Reserved::unused);
-        let kept = kept.fold(0, u64::saturating_add);
-        let most = reserved.into_iter().max_by_key(Reserved::unused);
-        let why = match most {
-            Some(most) if wait.bytes > free.saturating_sub(kept) => format!(
-                "{} are reserved for {} (it uses {}); gpushare {} reserve=SIZE gives some back",
-                short_size(most.bytes),
-                most.owner,
-                short_size(most.used),
-                most.edit,
-            ),
-            // The figures of the driver are late.
-            _ if wait.is_return => {
-                "its memory returns up to 2 s after memory was freed there".into()
-            }
-            _ => "the driver refused it, although the accounts have room; it is asked again".into(),
+        // The figures of the driver are late.
+        let why = match wait.is_return {
+            true => "its memory returns up to 2 s after memory was freed there",
+            false => "the driver refused it, although the accounts have room; it is asked again",
         };
         return Some(format!("{begin}: {why}"));
     }
@@ -222,8 +275,10 @@ pub fn left_ns(sample: &Sample, wait: &MemoryWait) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use shm_layout::Reserve;
+
     use super::*;
-    use crate::DeviceSample;
+    use crate::{DeviceSample, report};
 
     fn process(pid: u32, group: &str, used: u64, wait: Option<MemoryWait>) -> ProcessSample {
         let mut holding = Holding::default();
@@ -344,6 +399,59 @@ mod tests {
         sample.snapshot.processes[0].view.devices[0].view.reserved = 1 << 30;
         let free = ": the driver refused it, although the accounts have room; it is asked again";
         assert_eq!(why(&sample, 1), free, "its own reserve is not in its way");
+    }
+
+    /// Returns the reason in the JSON for which the second process waits, if shared memory says this limit and the operator has set
+    /// one of so many GiB for the device.
+    fn in_json(sample: &Sample, limit: Blocked, gib: Option<u64>) -> String {
+        let mut sample = sample.clone();
+        sample.snapshot.devices[0].view.limit = gib.map(|gib| gib << 30);
+        let wait = &mut sample.snapshot.processes[1].view.devices[0]
+            .view
+            .memory_wait;
+        wait.as_mut().expect("it waits").limit = limit;
+        let all = serde_json::to_value(report::processes(&sample)).expect("plain data");
+        let word = &all[1]["devices"][0]["memory_wait"]["limit"];
+        word.as_str().expect("a word").to_owned()
+    }
+
+    #[test]
+    fn the_json_says_that_a_request_waits_for_what_others_have_reserved() {
+        let mut sample = card();
+        let (device, limit) = (Blocked::Device, Blocked::Limit);
+        assert_eq!(in_json(&sample, limit, None), "device", "no limit is set");
+        sample.snapshot.processes[0].view.devices[0].view.used = 1 << 30;
+        let mut with_group = sample.clone();
+        with_group.snapshot.groups.push(GroupView {
+            name: "team".into(),
+            reserve: Some(Reserve::Mib(12 << 10)),
+            ..GroupView::default()
+        });
+        let mut with_process = sample;
+        let holding = &mut with_process.snapshot.processes[0].view.devices[0].view;
+        holding.reserved = 12 << 30;
+        for sample in [&with_group, &with_process] {
+            assert_eq!(in_json(sample, device, None), "reserve");
+            assert_eq!(in_json(sample, limit, None), "reserve");
+            assert_eq!(in_json(sample, limit, Some(16)), "reserve");
+            assert_eq!(in_json(sample, limit, Some(12)), "limit", "too little");
+            assert_eq!(in_json(sample, Blocked::Quota, None), "quota");
+        }
+        with_group.snapshot.processes[1].view.group = Some("team".into());
+        assert_eq!(in_json(&with_group, device, None), "device", "its own");
+    }
+
+    #[test]
+    fn under_a_limit_of_the_device_too_a_reserve_is_named() {
+        let mut sample = card();
+        sample.snapshot.devices[0].view.limit = Some(16 << 30);
+        let processes = &mut sample.snapshot.processes;
+        let holding = &mut processes[0].view.devices[0].view;
+        (holding.used, holding.reserved) = (1 << 30, 12 << 30);
+        let waiting = &mut processes[1].view.devices[0].view;
+        waiting.memory_wait = Some(wait(15, 1, Blocked::Limit));
+        let said = why(&sample, 1);
+        assert!(said.contains("are reserved for llama"), "{said}");
     }
 
     #[test]

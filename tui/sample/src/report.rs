@@ -126,7 +126,7 @@ object! {
 object! {
     MemoryWaitReport<'a>(sample: &'a Sample, p: &ProcessSample, h: &Holding, wait: MemoryWait) {
         bytes: u64 = wait.bytes, "How much it asked for.";
-        limit: &'static str = wait.limit.word(), "What has no room: quota, group, limit (of the device) or device; behind, if others asked before it." => Label("limit");
+        limit: &'static str = memory::reason(sample, p, h, wait), "What has no room: quota, group, limit (of the device), reserve (what others have reserved leaves none) or device; behind, if others asked before it." => Label("limit");
         waited_ns: u64 = sample.time_ns.saturating_sub(wait.since_ns), "How long it has waited.";
         left_ns: Option<u64> = memory::left_ns(sample, &wait), "How long it still waits before it fails; null for as long as it takes." => Silent;
         held_by: Vec<HolderReport<'a>> = memory::holders(sample, p, h).into_iter().map(HolderReport::of).collect(), "Who holds what it waits for, the most first." => Silent;

@@ -10,7 +10,7 @@ mod undo;
 
 use std::time::Duration;
 
-use cli_support::{World, uuid};
+use cli_support::{Run as _, World, uuid};
 use gpushare_testbed::eventually;
 use shm_layout::{Order, PolicyKind};
 

@@ -57,6 +57,16 @@ fn a_quota_is_obeyed_at_the_next_allocation_and_logged_with_its_reason() {
 }
 
 #[test]
+fn quota_show_has_whole_names_in_a_pipe() {
+    let world = World::new();
+    let name = "serve-llama-3-70b-instruct-of-team-blue-0";
+    let serve = world.actor(name);
+    serve.enter(0);
+    let said = world.gpushare(&["quota", "show"]).done();
+    assert!(said.out.contains(name), "{said:?}");
+}
+
+#[test]
 fn a_quota_below_use_warns_takes_nothing_and_refuses_more() {
     let world = World::new();
     let train = world.actor("train");

@@ -119,6 +119,22 @@ fn shares_pauses_and_boosts_reach_the_process() {
 }
 
 #[test]
+fn the_audit_has_whole_names_and_values_in_a_pipe() {
+    let world = World::new();
+    let name = "serve-llama-3-70b-instruct-of-team-blue-0";
+    let serve = world.actor(name);
+    serve.enter(0);
+    let user = "alice.of.the.language.model.group";
+    let mut set = world.command(&["set", "all", "weight=200", "priority=-3", "cap=30%"]);
+    set.env("SUDO_USER", user).said().done();
+    let audit = world.gpushare(&["audit"]).done();
+    let target = format!("{} {name}", std::process::id());
+    for told in [user, &target, "weight=200"] {
+        assert!(audit.out.contains(told), "{told:?}: {audit:?}");
+    }
+}
+
+#[test]
 fn what_is_set_for_a_while_ends_without_the_tool_and_undo_brings_it_back_with_its_end() {
     let world = World::new();
     let train = world.actor("train");

@@ -286,6 +286,16 @@ fn a_full_buffer_is_said_and_the_counts_go_on() {
 }
 
 #[test]
+fn trace_show_has_whole_names_in_a_pipe() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let name = "serve-llama-3-70b-instruct-of-team-blue-0";
+    let _workload = start(&bed, name);
+    gpushare(&bed, &["trace", "start", "all"]).done();
+    let shown = gpushare(&bed, &["trace", "show"]).done();
+    assert!(shown.out.contains(name), "{shown:?}");
+}
+
+#[test]
 fn csv_has_a_row_for_each_record() {
     let bed = Testbed::with_scenario("one-gpu");
     let mut workload = start(&bed, "w");

@@ -80,6 +80,26 @@ fn an_edit_gives_a_running_program_a_reserve_or_says_why_not() {
 }
 
 #[test]
+fn a_wait_for_memory_that_others_have_reserved_says_so_everywhere() {
+    let (_dir, bed) = card();
+    gpushare(&bed, &["group", "create", "team", "reserve=600M"]).done();
+    let mut member = start(&bed, &["--name", "member", "--group", "team"]);
+    assert_eq!(member.ask("alloc 100M"), "ok");
+    let mut other = start(&bed, &["--name", "other", "--on-full", "wait"]);
+    other.say("alloc 500M");
+    eventually("it waits for the reserve", LIMIT, || {
+        on_first_device(&bed, "other")["memory_wait"]["limit"] == "reserve"
+    });
+    let said = gpushare(&bed, &["ps"]).done();
+    let named = "600M are reserved for group team (it uses 100M)";
+    assert!(said.err.contains(named), "{said:?}");
+    let metrics = gpushare(&bed, &["metrics"]).done().out;
+    assert!(metrics.contains("limit=\"reserve\""), "{metrics}");
+    gpushare(&bed, &["group", "set", "team", "reserve=none"]).done();
+    assert_eq!(other.line(), "ok");
+}
+
+#[test]
 fn a_groups_reserve_is_kept_for_its_members_together() {
     let (_dir, bed) = card();
     let group = |verb: &str, value: &str| gpushare(&bed, &["group", verb, "team", value]);

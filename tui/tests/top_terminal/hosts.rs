@@ -171,6 +171,35 @@ fn all_machines_are_printed_once_and_one_that_is_missing_fails_the_whole() {
 }
 
 #[test]
+fn ps_of_other_machines_shows_whole_names_where_there_is_room() {
+    let world = World::new();
+    let name = |number| format!("serve-llama-3-70b-instruct-of-team-blue-{number}");
+    let names = [name(0), name(1)];
+    let serve = |name: &String| {
+        let actor = world.actor(name);
+        actor.enter(0);
+        actor
+    };
+    let _actors: Vec<_> = names.iter().map(serve).collect();
+    let path = fake_ssh(&world);
+    let ps = || {
+        let mut command = world.command(&["ps", "--hosts", "good"]);
+        command.env("PATH", &path);
+        command
+    };
+    let said = ps().said().done();
+    for name in &names {
+        assert!(said.out.contains(name), "{said:?}");
+    }
+    // The terminal has 120 columns.
+    let mut session = Session::of(ps(), world.dir());
+    for name in &names {
+        session.wait_for(name);
+    }
+    assert!(session.gone().success());
+}
+
+#[test]
 fn ps_lists_the_processes_of_other_machines() {
     let world = World::new();
     let train = world.actor("train");

@@ -5,7 +5,7 @@ use std::io::Write;
 use shm_layout::{Change, Until};
 
 use super::edits::EditOptions;
-use crate::table::{Side, Table, clip};
+use crate::table::{LONGEST_NAME, SHORT_NAME, Side, Table, shorten, terminal_width};
 use crate::{Done, json, note, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
@@ -15,6 +15,9 @@ use gpushare_control::targets::{self, Chosen, Target};
 use gpushare_control::{preview, quota};
 use gpushare_sample::keys::object;
 use gpushare_sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample};
+
+/// Column of the process's name.
+const NAME_COLUMN: usize = 1;
 
 /// Set or show memory quotas
 #[derive(Debug, clap::Subcommand)]
@@ -200,7 +203,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     for line in &lines {
         table.row([
             line.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
-            clip(line.name, 20),
+            shorten(line.name, LONGEST_NAME),
             line.gpu.to_string(),
             short_size(line.used_bytes),
             short_size(line.peak_bytes),
@@ -208,6 +211,9 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
             line.quota_source.to_owned(),
             line.reverts_in_ns.map_or_else(|| "-".into(), short_time),
         ]);
+    }
+    if let Some(width) = terminal_width() {
+        table.fit(NAME_COLUMN, width, SHORT_NAME);
     }
     table.write(out)?;
     Ok(Exit::Done)

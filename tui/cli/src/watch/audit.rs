@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::table::{Side, Table, clip};
+use crate::table::{LONGEST_NAME, Side, Table, clip, shorten, terminal_width};
 use crate::{Done, json, note, segments};
 use shm_layout::text::PathText as _;
 
@@ -11,6 +11,10 @@ use gpushare_base::text::units::some;
 use gpushare_control::audit::{AuditLog, Entry, Outcome, Record, unreadable};
 use gpushare_sample::SCHEMA_VERSION;
 use gpushare_sample::keys::object;
+
+/// Columns with names, and the width to which each is cut where the terminal has no room: CHANGE (a process's new name), WHO and
+/// TARGET.
+const NAME_COLUMNS: [(usize, usize); 3] = [(5, 60), (2, 16), (4, 24)];
 
 /// Show who changed what, when and why, newest last
 ///
@@ -66,7 +70,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         note(&format!("{} contains no edits yet", log.path().shown()));
         return Ok(Exit::Done);
     }
-    table(newest).write(out)?;
+    let mut table = table(newest);
+    if let Some(width) = terminal_width() {
+        for (column, least) in NAME_COLUMNS {
+            table.fit(column, width, least);
+        }
+    }
+    table.write(out)?;
     Ok(Exit::Done)
 }
 
@@ -94,10 +104,10 @@ fn table(entries: &[Entry]) -> Table {
         table.row([
             number.to_string(),
             local_time(&record.time),
-            clip(&record.who, 16),
+            shorten(&record.who, LONGEST_NAME),
             record.r#where.word().to_owned(),
-            clip(&record.target, 24),
-            clip(&change, 60),
+            shorten(&record.target, LONGEST_NAME),
+            shorten(&change, LONGEST_NAME),
             record
                 .generation
                 .map_or_else(|| "-".into(), |generation| generation.to_string()),

@@ -85,7 +85,7 @@ const SOME: [(&str, &str); 17] = [
     ),
     (
         "limit",
-        "memory_wait: what has no room: quota, group, limit (of the device) or device; behind, if others asked before it.",
+        "memory_wait: what has no room: quota, group, limit (of the device, or a reserve there) or device; behind, if others asked before it.",
     ),
     (
         "granted",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::table::{Side, Table, clip};
+use crate::table::{LONGEST_NAME, SHORT_NAME, Side, Table, clip, shorten, terminal_width};
 use crate::{Done, note};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
@@ -17,8 +17,12 @@ use gpushare_sample::SCHEMA_VERSION;
 
 /// Maximum time for a machine to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Width to which a name is cut.
-const NAME: usize = 20;
+/// Width to which the name of a user or a state is cut where the terminal has no room.
+const WORD: usize = 20;
+/// Column of the user's name.
+const USER_COLUMN: usize = 2;
+/// Column of the process's name.
+const NAME_COLUMN: usize = 3;
 
 /// The machines, and the filter for their processes.
 pub struct Hosts<'a> {
@@ -74,7 +78,10 @@ impl Hosts<'_> {
                 &json!({ "schema_version": SCHEMA_VERSION, "hosts": hosts }),
             )?;
         } else {
-            table(hosts, &answers).write(out)?;
+            // A search for a name shows what it found.
+            let chooses_names = filter.is_some_and(|filter| filter.contains("name"));
+            let width = terminal_width().filter(|_| !chooses_names);
+            table(hosts, &answers, width).write(out)?;
             for (host, answer) in hosts.iter().zip(&answers) {
                 if let Err(why) = answer {
                     note(&format!("{}: {}", host.name(), plain(why)));
@@ -107,7 +114,8 @@ fn ask(host: &Host, filter: Option<&str>) -> Result<Value, String> {
     }
 }
 
-fn table(hosts: &[Host], answers: &[Result<Value, String>]) -> Table {
+/// Makes the table; names are cut where it would not fit in `width`.
+fn table(hosts: &[Host], answers: &[Result<Value, String>], width: Option<usize>) -> Table {
     let (left, right) = (Side::Left, Side::Right);
     let mut table = Table::new(&[
         ("HOST", left),
@@ -121,6 +129,7 @@ fn table(hosts: &[Host], answers: &[Result<Value, String>]) -> Table {
         ("STATE", left),
     ]);
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let name = |value: &Value| shorten(&text(value), LONGEST_NAME);
     let number = |value: &Value| {
         value
             .as_u64()
@@ -139,16 +148,63 @@ fn table(hosts: &[Host], answers: &[Result<Value, String>]) -> Table {
                 table.row([
                     host.name(),
                     number(&process["pid"]),
-                    clip(&text(&process["user"]), NAME),
-                    clip(&text(&process["title"]), NAME),
+                    name(&process["user"]),
+                    name(&process["title"]),
                     number(&device["gpu"]),
                     size(&device["used_bytes"]),
                     size(&device["quota_bytes"]),
                     number(&device["denials"]),
-                    clip(&text(&process["state"]), NAME),
+                    clip(&text(&process["state"]), WORD),
                 ]);
             }
         }
     }
+    if let Some(width) = width {
+        table.fit(USER_COLUMN, width, WORD);
+        table.fit(NAME_COLUMN, width, SHORT_NAME);
+    }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the table of a machine whose processes have these names.
+    fn shown(names: &[&str], width: Option<usize>) -> String {
+        let process = |name: &&str| {
+            let device = json!({ "gpu": 0, "used_bytes": 9_u64 << 30, "denials": 0 });
+            json!({ "pid": 4_194_304, "user": "alice", "title": name, "state": "memwait", "devices": [device] })
+        };
+        let processes: Vec<Value> = names.iter().map(process).collect();
+        let host = Host::read("gpu01").expect("a name");
+        let answer: Result<Value, String> = Ok(json!({ "processes": processes }));
+        let mut out = Vec::new();
+        let table = table(&[host], &[answer], width);
+        table.write(&mut out).expect("memory");
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn names_take_the_room_that_there_is_and_differ_where_it_is_small() {
+        let names = [
+            "serve-llama-3-70b-instruct-of-team-blue-0",
+            "serve-llama-3-70b-instruct-of-team-blue-1",
+        ];
+        for width in [None, Some(120)] {
+            let text = shown(&names, width);
+            assert!(names.iter().all(|name| text.contains(name)), "{text}");
+        }
+        let text = shown(&names, Some(80));
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.lines().any(|line| line.len() == 80), "{text}");
+        let ends = ["blue-0  ", "blue-1  "];
+        assert!(ends.iter().all(|end| text.contains(end)), "{text}");
+    }
+
+    #[test]
+    fn a_name_that_no_process_can_have_does_not_widen_all_rows_without_bound() {
+        let text = shown(&["x".repeat(1 << 20).as_str(), "train"], None);
+        assert!(text.lines().all(|line| line.len() < 400));
+    }
 }

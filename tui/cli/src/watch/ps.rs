@@ -5,11 +5,9 @@ use std::io::{self, IsTerminal as _, Write};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use rustix::termios::tcgetwinsize;
-
 use super::hosts;
 use crate::setup::checks;
-use crate::table::{Side, Table, shorten};
+use crate::table::{SHORT_NAME, Side, Table, USUAL_WIDTH, shorten, terminal_width};
 use crate::{Done, json, note, segments};
 use gpushare_base::host::launched;
 use gpushare_base::host::signal::started;
@@ -94,13 +92,13 @@ impl Choice {
         };
         let is_usual = args.columns.is_none();
         let chooses_names = filter.text().contains("name");
-        let is_cut = is_usual && !args.wide && !chooses_names && io::stdout().is_terminal();
+        let is_cut = is_usual && !args.wide && !chooses_names;
         Ok(Self {
             filter,
             columns,
             is_usual,
             is_wide: args.wide,
-            name_width: is_cut.then(name_width),
+            name_width: is_cut.then(name_width).flatten(),
         })
     }
 
@@ -253,13 +251,10 @@ const OF_PROCESS: [&str; 15] = [
     "trace",
     "status",
 ];
-/// Width to which a name is cut, so that the table fits in 80 columns.
-const NAME: usize = 13;
 
-/// Returns the width to which a name is cut on the terminal.
-fn name_width() -> usize {
-    let columns = tcgetwinsize(io::stdout()).map_or(80, |size| usize::from(size.ws_col));
-    NAME + columns.saturating_sub(80)
+/// Returns the width to which a name is cut on the terminal, so that the table fits; `None` if the output goes elsewhere.
+fn name_width() -> Option<usize> {
+    Some(SHORT_NAME + terminal_width()?.saturating_sub(USUAL_WIDTH))
 }
 
 /// Empty device for a process that used none.
@@ -360,7 +355,7 @@ mod tests {
             columns: usual(),
             is_usual: true,
             is_wide: false,
-            name_width: Some(NAME),
+            name_width: Some(SHORT_NAME),
         }
     }
 

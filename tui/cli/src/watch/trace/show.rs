@@ -5,13 +5,16 @@ use std::io::Write;
 use shm_layout::trace::{self, Reader, TraceState, TraceView};
 
 use super::Place;
-use crate::table::{Side, Table, clip};
+use crate::table::{LONGEST_NAME, SHORT_NAME, Side, Table, shorten, terminal_width};
 use crate::{Done, json, note};
 use gpushare_base::text::exit::Exit;
 use gpushare_base::text::units::{short_count, short_size};
 use gpushare_launch::traces::{self, Found};
 use gpushare_sample::SCHEMA_VERSION;
 use gpushare_sample::keys::object;
+
+/// Column of the process's name.
+const NAME_COLUMN: usize = 1;
 
 /// Show every trace: active, stopped, or left by a process that has ended
 #[derive(Debug, clap::Args)]
@@ -68,7 +71,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     for line in &lines {
         table.row([
             line.pid.to_string(),
-            clip(&line.name, 16),
+            shorten(&line.name, LONGEST_NAME),
             line.state.to_owned(),
             short_count(line.records),
             short_count(line.capacity.into()),
@@ -76,6 +79,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             short_size(line.size_bytes),
             line.file.clone(),
         ]);
+    }
+    if let Some(width) = terminal_width() {
+        table.fit(NAME_COLUMN, width, SHORT_NAME);
     }
     table.write(out)?;
     if lines.is_empty() {
