@@ -57,12 +57,10 @@ impl Turn {
         thread: &Thread,
     ) -> Result<u32, Bypass> {
         let lock = process.registration.lock(device.entry);
+        give_back_allotment(process, thread);
         let mut state = self.lock();
         // Before any wait: the time that other processes use the device is no gap of the application's.
         state.learn_idle();
-        if state.limited {
-            give_back_allotment(process, thread);
-        }
         let mut decided = false;
         loop {
             if is_evicted() || thread::is_suspended() {

@@ -221,6 +221,9 @@ pub fn copied_to_host(began: u64) {
         if let Some(device) = process.current_device() {
             device.turn.copies_wait.store(has_waited, Relaxed);
             if has_waited {
+                if let Some(thread) = thread::current() {
+                    turn::give_back_allotment(process, thread);
+                }
                 device.turn.at_release_point(process, device, began);
             }
         }

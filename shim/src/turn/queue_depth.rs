@@ -147,20 +147,18 @@ impl QueueDepth {
         gap_ns: u64,
         now_ns: u64,
     ) -> Result<u32, Duration> {
-        let cost = self.pace.cost_ns;
-        let in_gap = cost.saturating_mul(2).max(gap_ns / 2).min(gap_ns);
-        let depth_ns = depth_ns.max(in_gap);
-        if (1..=depth_ns).contains(&cost) {
-            return self.room_for(1, depth_ns, now_ns);
-        }
+        self.asked_ns = now_ns;
+        let most = |cost: u64| depth_ns.max(cost.saturating_mul(2).max(gap_ns / 2).min(gap_ns));
+        let fits = |cost: u64| (1..=most(cost)).contains(&cost);
         // The end of what is queued is watched, because only then the duration becomes known.
-        match self.is_empty(now_ns) {
-            true if cost == 0 => Ok(1),
-            true => Err(Duration::MAX),
-            false => {
-                let nap = (cost / 8).clamp(SHORTEST_NAP, LONGEST_NAP);
-                Err(Duration::from_nanos(nap))
-            }
+        if !fits(self.pace.cost_ns) && !self.is_empty(now_ns) {
+            let nap = (self.pace.cost_ns / 8).clamp(SHORTEST_NAP, LONGEST_NAP);
+            return Err(Duration::from_nanos(nap));
+        }
+        match self.pace.cost_ns {
+            0 => Ok(1),
+            cost if fits(cost) => self.room_for(1, most(cost), now_ns),
+            _ => Err(Duration::MAX),
         }
     }
 
@@ -482,6 +480,20 @@ mod tests {
         depth.finished();
         assert_eq!(depth.take_due(53 * MS), 3 * MS, "until it was seen");
         assert_eq!(depth.take_due(90 * MS), 0);
+    }
+
+    #[test]
+    fn a_submission_of_unknown_duration_took_no_longer_than_since_it_was_let_in() {
+        let mut depth = QueueDepth::default();
+        let used = Used {
+            stream: 8,
+            context: 1,
+            ordinal: 0,
+        };
+        assert_eq!(depth.room_for_one_more(2 * MS, 0, 50 * MS), Ok(1));
+        depth.submitted(used, 2, false, 2 * MS, 51 * MS);
+        depth.pace.done(2, 2, true, 52 * MS);
+        assert_eq!(depth.pace.cost_ns, MS);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub const SHORT_NAME: usize = 13;
 /// Width to which any name is cut, in a pipe too. No real one is longer, and all rows are as wide as the longest name, which
 /// another user may have chosen.
 pub const LONGEST_NAME: usize = 256;
+/// Most characters in a column of a name: a letter and its accents. Another machine's answer may have a million of these.
+const MARKS: usize = 4;
 
 /// A table that grows row by row.
 #[derive(Debug)]
@@ -121,7 +123,7 @@ pub fn clip(text: &str, width: usize) -> String {
 /// Cuts a name to `width` columns in the middle, because names differ at their ends.
 pub fn shorten(name: &str, width: usize) -> String {
     let name = plain(name);
-    if name.width() <= width {
+    if name.width() <= width && name.chars().nth(MARKS * width).is_none() {
         return name.into();
     }
     let kept = width.saturating_sub(1);
@@ -133,7 +135,7 @@ pub fn shorten(name: &str, width: usize) -> String {
 /// Returns the first letters that fit in `width` columns.
 fn within(letters: impl Iterator<Item = char>, width: usize) -> String {
     let mut text = String::new();
-    for letter in letters {
+    for letter in letters.take(MARKS * width) {
         text.push(letter);
         if text.width() > width {
             text.pop();

@@ -56,6 +56,9 @@ pub fn reason(
     holding: &Holding,
     wait: MemoryWait,
 ) -> &'static str {
+    if !ahead(sample, process, holding, wait).is_empty() {
+        return Blocked::Behind.word();
+    }
     match blocking_reserve(sample, process, holding, wait) {
         Some(_) => "reserve",
         None => limit_of(sample, holding.gpu, wait).word(),

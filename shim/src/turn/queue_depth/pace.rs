@@ -126,7 +126,6 @@ impl Pace {
             let is_loose = latest == u64::MAX;
             let least = pending.unwrap_or(0).saturating_sub(latest);
             let [least, most] = [least, took].map(|time| time / span.count.max(1));
-            self.is_loose &= is_loose;
             self.cost_ns = match self.cost_ns {
                 // The next ones tell more.
                 0 if is_loose && !is_empty => 0,
@@ -139,6 +138,7 @@ impl Pace {
                 known if most <= known => most.max(1),
                 known => least.clamp(known, known + known / 64 + 1),
             };
+            self.is_loose &= is_loose || is_short;
         }
         self.span = pending.map(|pending| Span::begun([pending, now_ns]));
     }
