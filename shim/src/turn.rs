@@ -57,7 +57,7 @@ impl Turn {
         thread: &Thread,
     ) -> Result<u32, Bypass> {
         let lock = process.registration.lock(device.entry);
-        give_back_allotment(process, thread);
+        give_back_allotment(process);
         let mut state = self.lock();
         // Before any wait: the time that other processes use the device is no gap of the application's.
         state.learn_idle();
@@ -290,8 +290,9 @@ fn meter_gate(state: &State, device: &Device, count: u32) -> u32 {
 }
 
 /// Records that the calling thread will not make the rest of its allotted submissions.
-pub fn give_back_allotment(process: &ManagedProcess, thread: &Thread) {
-    if let Some((ordinal, key, count)) = thread.take_allotment() {
+pub fn give_back_allotment(process: &ManagedProcess) {
+    let rest = thread::current().and_then(Thread::take_allotment);
+    if let Some((ordinal, key, count)) = rest {
         let mut devices = process.devices.iter();
         if let Some(device) = devices.find(|device| device.ordinal == ordinal) {
             device.turn.queue_depth().give_back(key, count);

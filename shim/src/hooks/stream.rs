@@ -188,9 +188,7 @@ pub fn begin_wait() -> u64 {
         return 0;
     }
     // It would count as done at the end of the wait.
-    if let Some(thread) = thread::current() {
-        turn::give_back_allotment(process, thread);
-    }
+    turn::give_back_allotment(process);
     clock::now()
 }
 
@@ -221,9 +219,7 @@ pub fn copied_to_host(began: u64) {
         if let Some(device) = process.current_device() {
             device.turn.copies_wait.store(has_waited, Relaxed);
             if has_waited {
-                if let Some(thread) = thread::current() {
-                    turn::give_back_allotment(process, thread);
-                }
+                turn::give_back_allotment(process);
                 device.turn.at_release_point(process, device, began);
             }
         }
