@@ -29,14 +29,13 @@ OTHERS = "the others together"
 
 def measured(gpushare, plan, ways, out, options, read):
     """Runs a plan, in turns if it has an urgent program, unless its documents are only to be read. Returns the documents that there are."""
-    name = f"{plan}{{}}-in-turns.json" if ways else f"{plan}{{}}.json"
+    # The ways that use MPS may have been measured apart.
+    paths = [Path(out, f"{plan}{apart}{'-in-turns' if ways else ''}.json") for apart in ("", "-mps")]
     if not read:
         only = [word for way in ways or () for word in ("--only", way)]
         options = options or (IN_TURNS if ways else [])
         plan = ROOT / f"assets/experiments/{plan}.toml"
-        subprocess.run([gpushare, "experiment", plan, "--json", Path(out, name.format("")), *only, *options], check=True, stdout=subprocess.DEVNULL)
-    # The ways that use MPS may have been measured apart.
-    paths = [Path(out, name.format(apart)) for apart in ("", "-mps")]
+        subprocess.run([gpushare, "experiment", plan, "--json", paths[0], *only, *options], check=True, stdout=subprocess.DEVNULL)
     return [json.loads(path.read_text()) for path in paths if path.exists()]
 
 

@@ -136,6 +136,7 @@ impl QueueDepth {
 
     /// Returns how many submissions may go in now, at least one, or how long to wait before the next poll.
     pub fn room(&mut self, depth_ns: u64, now_ns: u64) -> Result<u32, Duration> {
+        self.asked_ns = now_ns;
         self.room_for(0, depth_ns, now_ns)
     }
 
@@ -176,7 +177,6 @@ impl QueueDepth {
     }
 
     fn room_for(&mut self, more: u64, depth_ns: u64, now_ns: u64) -> Result<u32, Duration> {
-        self.asked_ns = now_ns;
         match self.full_for(more, depth_ns, now_ns) {
             Some(nap) => Err(nap),
             // Allotted submissions that are not made yet would count as done at the next wait.

@@ -1,6 +1,6 @@
 //! Unusual behaviour of managed processes, one program each.
 
-use std::path::Path;
+use std::{path::Path, process::Output};
 
 use gpushare_testbed::{Need, Watched, cc, eventually, needs};
 use rustix::process::Signal;
@@ -16,7 +16,11 @@ pub fn says(stage: &Stage, source: &str, words: &[&str]) -> (String, String) {
 
 /// Waits for a program's end and returns its output and its stderr.
 pub fn told(name: &str, program: Watched) -> (String, String) {
-    let output = program.wait_output();
+    in_words(name, &program.wait_output())
+}
+
+/// Returns a program's output and its stderr.
+pub fn in_words(name: &str, output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
     let (said, complained) = (text(&output.stdout), text(&output.stderr));
     assert!(

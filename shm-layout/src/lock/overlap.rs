@@ -231,20 +231,20 @@ impl DeviceLock<'_> {
             let submitted = &other.entry.counters.last_submit_ns;
             other.entry.used.load(Ordering::Relaxed) != 0 || submitted.load(Ordering::Relaxed) != 0
         };
-        let others = || self.among(self.members(), now_ns).filter(uses_it);
-        let count = others().count();
-        let highest = others().max_by_key(|other| other.share.priority)?;
-        let is_highest = |other: &Other<'_>| other.share.priority == highest.share.priority;
+        let others = self.among(self.members(), now_ns).filter(uses_it);
+        let others: Vec<_> = others.collect();
+        let highest = others.iter().max_by_key(|other| other.share.priority)?;
+        let is_highest = |other: &&Other<'_>| other.share.priority == highest.share.priority;
         let first = match highest.share.priority.cmp(&mine) {
             Less => self.words,
             Equal => return None,
-            Greater if others().filter(is_highest).count() > 1 => return None,
+            Greater if others.iter().filter(is_highest).count() > 1 => return None,
             Greater => highest.entry,
         };
         let place = match (waits_for_it(first), std::ptr::eq(first, self.words)) {
             (true, true) => Precedence::First,
-            (true, false) if count == 1 => Precedence::Second,
-            (false, _) if count > 1 => Precedence::Among,
+            (true, false) if others.len() == 1 => Precedence::Second,
+            (false, _) if others.len() > 1 => Precedence::Among,
             _ => return None,
         };
         let pulse_ns = first.pulse_ns.load(Ordering::Relaxed);

@@ -66,6 +66,15 @@ impl Table {
         }
     }
 
+    /// Shortens columns, each to no less than its width here, until the table fits the terminal on standard output, if it is one.
+    pub fn fit_terminal(&mut self, columns: &[(usize, usize)]) {
+        if let Some(width) = terminal_width() {
+            for (column, least) in columns {
+                self.fit(*column, width, *least);
+            }
+        }
+    }
+
     /// Returns the width of each column: that of its widest cell.
     fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {

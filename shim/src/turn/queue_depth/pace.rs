@@ -38,8 +38,10 @@ pub(super) struct Pace {
 
 /// Submissions whose ends were seen one after the other.
 struct Span {
-    /// The device began with them at the earliest at this time, and at the latest at that one, in nanoseconds.
-    began_ns: [u64; 2],
+    /// The device began with them at the earliest at this time, in nanoseconds.
+    earliest_ns: u64,
+    /// And at the latest at this one; `None` if others may have had the device first.
+    latest_ns: Option<u64>,
     count: u64,
 }
 
@@ -83,8 +85,8 @@ impl Pace {
         self.progress_ns = now_ns;
         self.done_ns = None;
         self.pending_ns = None;
-        // Others may have the device first, so how long the first of them take says only that they take no longer.
-        self.span = Some(Span::begun([earliest_ns, u64::MAX]));
+        // How long the first of a queue take says only that they take no longer.
+        self.span = Some(Span::begun(earliest_ns, None));
     }
 
     /// Records that the oldest event was seen pending.
@@ -117,14 +119,14 @@ impl Pace {
     fn learn(&mut self, pending: Option<u64>, all: u32, is_empty: bool, now_ns: u64) {
         if let Some(span) = &mut self.span {
             span.count += u64::from(all);
-            let [earliest, latest] = span.began_ns;
-            let took = now_ns.saturating_sub(earliest);
+            let took = now_ns.saturating_sub(span.earliest_ns);
             let is_short = took < LEAST_SPAN;
             if is_short && !is_empty {
                 return;
             }
-            let is_loose = latest == u64::MAX;
-            let least = pending.unwrap_or(0).saturating_sub(latest);
+            let is_loose = span.latest_ns.is_none();
+            let least = pending.zip(span.latest_ns);
+            let least = least.map_or(0, |(pending, latest)| pending.saturating_sub(latest));
             let [least, most] = [least, took].map(|time| time / span.count.max(1));
             self.cost_ns = match self.cost_ns {
                 // The next ones tell more.
@@ -140,7 +142,7 @@ impl Pace {
             };
             self.is_loose &= is_loose || is_short;
         }
-        self.span = pending.map(|pending| Span::begun([pending, now_ns]));
+        self.span = pending.map(|pending| Span::begun(pending, Some(now_ns)));
     }
 
     /// Returns how many submissions one thread may make before the next check: as many as fill the time allowed, and as
@@ -161,8 +163,12 @@ impl Pace {
 }
 
 impl Span {
-    fn begun(began_ns: [u64; 2]) -> Self {
-        Self { began_ns, count: 0 }
+    fn begun(earliest_ns: u64, latest_ns: Option<u64>) -> Self {
+        Self {
+            earliest_ns,
+            latest_ns,
+            count: 0,
+        }
     }
 }
 
@@ -241,7 +247,7 @@ mod tests {
             let ended = at * 100 * us;
             pace.pending(ended - us);
             pace.done(1, 1, false, ended + late);
-            assert!(matches!(pace.cost_ns, 0) || pace.cost_ns >= 100 * us);
+            assert!(pace.cost_ns == 0 || pace.cost_ns >= 100 * us);
         }
         assert!(pace.cost_ns <= 125 * us, "{}", pace.cost_ns);
     }

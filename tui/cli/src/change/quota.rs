@@ -5,7 +5,7 @@ use std::io::Write;
 use shm_layout::{Change, Until};
 
 use super::edits::EditOptions;
-use crate::table::{LONGEST_NAME, SHORT_NAME, Side, Table, shorten, terminal_width};
+use crate::table::{LONGEST_NAME, SHORT_NAME, Side, Table, shorten};
 use crate::{Done, json, note, segments};
 use gpushare_base::text::exit::{Exit, Failure};
 use gpushare_base::text::plain::plain;
@@ -212,9 +212,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
             line.reverts_in_ns.map_or_else(|| "-".into(), short_time),
         ]);
     }
-    if let Some(width) = terminal_width() {
-        table.fit(NAME_COLUMN, width, SHORT_NAME);
-    }
+    table.fit_terminal(&[(NAME_COLUMN, SHORT_NAME)]);
     table.write(out)?;
     Ok(Exit::Done)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::table::{LONGEST_NAME, Side, Table, clip, shorten, terminal_width};
+use crate::table::{LONGEST_NAME, Side, Table, clip, shorten};
 use crate::{Done, json, note, segments};
 use shm_layout::text::PathText as _;
 
@@ -71,11 +71,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         return Ok(Exit::Done);
     }
     let mut table = table(newest);
-    if let Some(width) = terminal_width() {
-        for (column, least) in NAME_COLUMNS {
-            table.fit(column, width, least);
-        }
-    }
+    table.fit_terminal(&NAME_COLUMNS);
     table.write(out)?;
     Ok(Exit::Done)
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use shm_layout::trace::{self, Reader, TraceState, TraceView};
 
 use super::Place;
-use crate::table::{LONGEST_NAME, SHORT_NAME, Side, Table, shorten, terminal_width};
+use crate::table::{LONGEST_NAME, SHORT_NAME, Side, Table, shorten};
 use crate::{Done, json, note};
 use gpushare_base::text::exit::Exit;
 use gpushare_base::text::units::{short_count, short_size};
@@ -80,9 +80,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             line.file.clone(),
         ]);
     }
-    if let Some(width) = terminal_width() {
-        table.fit(NAME_COLUMN, width, SHORT_NAME);
-    }
+    table.fit_terminal(&[(NAME_COLUMN, SHORT_NAME)]);
     table.write(out)?;
     if lines.is_empty() {
         note("there is no trace; gpushare trace start TARGET makes one");
