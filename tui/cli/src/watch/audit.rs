@@ -12,9 +12,9 @@ use gpushare_control::audit::{AuditLog, Entry, Outcome, Record, unreadable};
 use gpushare_sample::SCHEMA_VERSION;
 use gpushare_sample::keys::object;
 
-/// Columns with names, and the width to which each is cut where the terminal has no room: CHANGE (a process's new name), WHO and
-/// TARGET.
-const NAME_COLUMNS: [(usize, usize); 3] = [(5, 60), (2, 16), (4, 24)];
+/// Columns with names and sentences, and the width to which each is cut where the terminal has no room: REASON, CHANGE (a process's new
+/// name), WHO and TARGET.
+const LONG_COLUMNS: [(usize, usize); 4] = [(8, 60), (5, 60), (2, 16), (4, 24)];
 
 /// Show who changed what, when and why, newest last
 ///
@@ -71,7 +71,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         return Ok(Exit::Done);
     }
     let mut table = table(newest);
-    table.fit_terminal(&NAME_COLUMNS);
+    table.fit_terminal(&LONG_COLUMNS);
     table.write(out)?;
     Ok(Exit::Done)
 }
@@ -108,7 +108,7 @@ fn table(entries: &[Entry]) -> Table {
                 .generation
                 .map_or_else(|| "-".into(), |generation| generation.to_string()),
             result.to_owned(),
-            clip(why.as_deref().unwrap_or("-"), 60),
+            shorten(why.as_deref().unwrap_or("-"), LONGEST_NAME),
         ]);
     }
     table
