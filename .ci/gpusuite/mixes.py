@@ -19,10 +19,10 @@ MIXES = [
     ("long-kernel", "inference", LONG, LONG_RIVALS),
     ("frameworks", None, ("MPS, overlap order=fair", "hw-timeslice=5ms"), None),
 ]
-# Ways that are close differ by less than a host whose processors have other work changes between two runs.
-IN_TURNS = ["--switch", "6", "--seconds", "6", "--repeats", "8"]
+# Ways that are close differ by less than a host whose processors have other work changes between two runs, and than two equal programs.
+IN_TURNS = ["--switch", "5", "--seconds", "5", "--repeats", "5", "--copies", "2"]
 MOST = 0.05
-# Student's t for 90 % of both sides, by the number of rounds less one.
+# Student's t for 90 % of both sides, by the number of samples less one.
 STUDENT = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81]
 OTHERS = "the others together"
 
@@ -85,7 +85,7 @@ def pick(ways, but):
 
 
 def regrets(document, urgent, ours):
-    """Returns (figure, ours, the way picked most often, its value, regret, each round's regret) for each figure; the values are medians.
+    """Returns (figure, ours, the way picked most often, its value, regret, {round: its regret}) for each figure; the values are medians.
 
     A user measures all ways and picks the best; the regret is what we are behind that one in a round in which it was not picked, the median of
     all rounds. Against the ways that use MPS only if ours does, and that a user could pick: none that makes any figure twice as bad as it can be."""
@@ -99,14 +99,23 @@ def regrets(document, urgent, ours):
             raise ValueError(f"{figure} was not measured under {ours}")
         fair = {name: rounds for name, rounds in ways.items() if name == ours or all(one.get(name, 0) <= 2 * min(one.values()) for one in middle.values())}
         picked = {at: pick({name: rounds for name, rounds in fair.items() if at in rounds}, at) for at in fair[ours]}
-        each = [fair[ours][at] / fair[name][at] - 1 for at, name in picked.items()]
+        each = {at: fair[ours][at] / fair[name][at] - 1 for at, name in picked.items()}
         best = max(picked.values(), key=list(picked.values()).count)
-        rows.append((figure, middle[figure][ours], best, middle[figure][best], median(each), each))
+        rows.append((figure, middle[figure][ours], best, middle[figure][best], median(each.values()), each))
     return rows
 
 
+def independent(document, each):
+    """Returns the regrets that say how sure the median is: of the rounds, or, where each way was several programs, the mean of each program's."""
+    copies, rounds = document.get("copies", 1), document["warm_up"] + document["repeats"]
+    if copies == 1:
+        return list(each.values())
+    of_each = [[regret for at, regret in each.items() if at // rounds == copy] for copy in range(copies)]
+    return [mean(regrets) for regrets in of_each if regrets]
+
+
 def bounds(each):
-    """Returns between which regrets the true one lies with 90 % of certainty, by how the rounds differ; None for less than two rounds."""
+    """Returns between which regrets the true one lies with 90 % of certainty, by how these differ; None for less than two."""
     if len(each) < 2:
         return None
     half = STUDENT[min(len(each) - 1, len(STUDENT)) - 1] * stdev(each) / len(each) ** 0.5
@@ -135,12 +144,12 @@ def run(gpushare, out, only, options, read=False):
                 print("  not measured")
                 continue
             for figure, value, best, least, regret, each in regrets(document, urgent, ours):
-                told = verdict(each)
+                told = verdict(independent(document, each))
                 counts[told] += 1
                 loud += told == "not told" and regret > MOST
                 if figure == OTHERS:
                     value, least = 1 / value, 1 / least
-                rounds = "in one round, from which the best is picked" if len(each) < 2 else f"in {len(each)} rounds {min(each):.1%} to {max(each):.1%}"
+                rounds = "in one round, from which the best is picked" if len(each) < 2 else f"in {len(each)} rounds {min(each.values()):.1%} to {max(each.values()):.1%}"
                 print(f"  {figure:24} {value:9.2f}  best {least:9.2f} ({best})  regret {regret:7.1%} ({rounds}): {told}", flush=True)
     print(f"\n{counts['above']} regrets above {MOST:.0%}, {counts['within']} within")
     if counts["not told"]:

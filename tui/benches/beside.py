@@ -160,6 +160,8 @@ def document(runs, date, gpushare):
         "date": date,
         "machine": {"host": os.uname().nodename, "devices": ["Simulated GPU"], "driver": "580.95.05", "simulated": True},
         "seconds": SECONDS,
+        "switch": None,
+        "copies": 1,
         "repeats": ROUNDS,
         "warm_up": 0,
         "interrupted_by": None,

@@ -612,8 +612,8 @@ env = {{ NAME = "two" }}
             "each runs for the time of both"
         );
     }
-    let ticks = read(&ticks);
-    let ticks: Vec<&str> = ticks.lines().collect();
+    let said = read(&ticks);
+    let ticks: Vec<&str> = said.lines().collect();
     let turns: Vec<&[&str]> = ticks.chunk_by(|one, other| one == other).collect();
     let long = turns
         .iter()
@@ -632,6 +632,22 @@ env = {{ NAME = "two" }}
         let words = [&plan, "--switch", switch, "--repeats", repeats];
         experiment(&bed, &words).refused(2, &["--switch: ", why]);
     }
+    let words = [&plan, "--json", "-", "--switch", "0.5", "--copies", "2"];
+    let said = experiment(&bed, &words).done();
+    let document: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert_eq!(document["copies"], 2);
+    let rounds_of = |condition: &str| -> Vec<u64> {
+        let runs = document["runs"].as_array().expect("runs").iter();
+        let runs = runs.filter(|run| run["condition"] == condition);
+        runs.map(|run| run["round"].as_u64().expect("a number"))
+            .collect()
+    };
+    for condition in ["one", "two"] {
+        assert_eq!(rounds_of(condition), [0, 1, 2, 3]);
+        let samples = &row(&document, 0, condition)["samples"];
+        assert_eq!(*samples, json!([8.0, 8.0, 8.0, 8.0]));
+    }
+    experiment(&bed, &[&plan, "--copies", "2"]).refused(2, &["--switch"]);
     let unready = self::plan(&bed, &text.replace("ready = \"^ready\"", ""));
     experiment(&bed, &[&unready, "--switch", "0.5"]).refused(2, &["p has no ready ="]);
 }

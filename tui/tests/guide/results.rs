@@ -92,9 +92,18 @@ fn place(document: &Value) -> String {
         String::new()
     };
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let copies = document["copies"].as_u64().unwrap_or(1);
+    let of_each = match copies {
+        1 => String::new(),
+        count => format!(", {count} copies of each"),
+    };
     let turns = document["switch"].as_f64();
-    let turns = turns.map_or_else(String::new, |every| format!(" in turns of {every} s"));
-    let rounds = match (document["repeats"].as_u64(), document["seconds"].as_f64()) {
+    let turns = turns.map_or_else(String::new, |every| {
+        format!(" in turns of {every} s{of_each}")
+    });
+    let repeats = document["repeats"].as_u64();
+    let repeats = repeats.map(|repeats| repeats * copies);
+    let rounds = match (repeats, document["seconds"].as_f64()) {
         (Some(1), Some(seconds)) => format!(", one round of {seconds} s{turns}"),
         (Some(repeats), Some(seconds)) => {
             format!(", median of {repeats} rounds of {seconds} s{turns}")
@@ -388,7 +397,11 @@ fn every_installed_plan_can_be_read_and_its_programs_are_there() {
 
 /// Returns the plans of a table's documents. Some documents are a plan's with other words.
 fn plans_of(names: &str) -> Vec<Plan> {
-    let path = |name| workspace().join(format!("assets/experiments/{name}.toml"));
+    let path = |name: &str| {
+        let name = name.strip_suffix("-in-turns").unwrap_or(name);
+        let name = name.strip_suffix("-mps").unwrap_or(name);
+        workspace().join(format!("assets/experiments/{name}.toml"))
+    };
     let paths = names.split(' ').map(path);
     paths
         .filter(|path| path.exists())

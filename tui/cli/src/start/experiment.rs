@@ -47,6 +47,10 @@ pub struct Args {
     /// a line of figures for each of $ROUNDS equal parts of its time, without what it did while it was stopped
     #[arg(long, value_name = "N")]
     switch: Option<f64>,
+    /// With --switch, start each condition so many times and count the rounds of all: of two equal programs one may be faster than
+    /// the other for as long as they run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    copies: Option<u32>,
     /// Run only the condition with this name, or those whose name contains this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
@@ -124,6 +128,12 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         plan.seconds = seconds;
     }
     plan.switch = args.switch;
+    if args.copies.is_some() && plan.switch.is_none() {
+        let why =
+            "--copies: without --switch each round starts the programs anew; give --switch too";
+        return Err(Failure::usage(why));
+    }
+    plan.copies = args.copies.unwrap_or(1);
     plan.repeats = args.repeats.unwrap_or(plan.repeats);
     if let Some(every) = plan.switch {
         check_turns(&plan, every)?;
@@ -262,13 +272,18 @@ fn play(
         order.map(move |at| (round..round + 1, vec![&plan.conditions[at]]))
     });
     let steps: Vec<(Range<u32>, Vec<&Condition>)> = match plan.switch {
-        Some(_) => vec![(0..rounds, plan.conditions.iter().collect())],
+        Some(_) => {
+            let copies = |condition| std::iter::repeat_n(condition, plan.copies as usize);
+            let all = plan.conditions.iter().flat_map(copies).collect();
+            vec![(0..rounds, all)]
+        }
         None => one_by_one.collect(),
     };
     for (at, (rounds, mut conditions)) in steps.iter().cloned().enumerate() {
         let is_skipped = |name: &str| results.skipped.iter().any(|(skipped, _)| skipped == name);
         conditions.retain(|one| !is_skipped(&one.name));
-        let names: Vec<&str> = conditions.iter().map(|one| one.name.as_str()).collect();
+        let mut names: Vec<&str> = conditions.iter().map(|one| one.name.as_str()).collect();
+        names.dedup();
         if names.is_empty() {
             continue;
         }
@@ -283,13 +298,14 @@ fn play(
             steps.len(),
             plain(&names.join("; "))
         ));
-        for (condition, runs) in conditions
-            .iter()
-            .zip(player.run(&conditions, rounds.clone()))
+        let played = player.run(&conditions, rounds.clone());
+        for ((condition, runs), copy) in conditions.iter().zip(played).zip((0..plan.copies).cycle())
         {
             let named = |why: &str| format!("{}{}", plain(&condition.name), plain(why));
             match runs {
-                Ok(runs) => {
+                Ok(mut runs) => {
+                    let before = copy * rounds.end;
+                    runs.iter_mut().for_each(|run| run.round += before);
                     if let Some(why) = runs.iter().find_map(|run| run.failure.as_ref()) {
                         note(&named(&format!(": {why}")));
                     }
@@ -297,7 +313,14 @@ fn play(
                 }
                 Err(Trouble::Skip(why)) => {
                     note(&named(&format!(" is skipped: {why}")));
-                    results.skipped.push((condition.name.clone(), why));
+                    // Once for all copies.
+                    if results
+                        .skipped
+                        .iter()
+                        .all(|(name, _)| *name != condition.name)
+                    {
+                        results.skipped.push((condition.name.clone(), why));
+                    }
                 }
                 Err(Trouble::Failed(why)) => return Err(Failure::failed(why)),
                 Err(Trouble::Stopped) => {

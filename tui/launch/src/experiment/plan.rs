@@ -63,6 +63,8 @@ pub struct Plan {
     pub seconds: f64,
     /// The programs of all conditions run at once, in turns of so many seconds; `None` if they run one condition after another.
     pub switch: Option<f64>,
+    /// How many times each condition runs beside the others then.
+    pub copies: u32,
     /// Number of rounds that are measured.
     pub repeats: u32,
     /// Number of rounds before them that are not measured.
@@ -130,6 +132,7 @@ impl Plan {
             title: file.title.unwrap_or_else(|| stem.into_owned()),
             seconds: file.seconds.into_inner(),
             switch: None,
+            copies: 1,
             repeats: file.repeats.into_inner(),
             warm_up: file.warm_up.into_inner(),
             timeout,

@@ -168,7 +168,13 @@ impl Results<'_> {
     /// Returns the reason why a condition has fewer samples than rounds.
     fn why(&self, condition: &str) -> Option<String> {
         if let Some((_, why)) = self.skipped.iter().find(|(name, _)| name == condition) {
-            return Some(format!("skipped: {why}"));
+            let ran = self.runs.iter().any(|run| run.condition == condition);
+            let what = if ran {
+                "some copies skipped"
+            } else {
+                "skipped"
+            };
+            return Some(format!("{what}: {why}"));
         }
         let mut runs = self.runs.iter().filter(|run| run.condition == condition);
         let failure = runs.find_map(|run| run.failure.as_ref())?;

@@ -15,13 +15,17 @@ const NAME: usize = 44;
 /// The error of `out`.
 pub fn write(results: &Results<'_>, out: &mut dyn Write) -> io::Result<()> {
     let plan = results.plan;
-    let rounds = match plan.repeats {
+    let rounds = match plan.repeats * plan.copies {
         1 => "1 round".to_owned(),
         count => format!("{count} rounds"),
     };
-    let turns = plan
-        .switch
-        .map_or_else(String::new, |every| format!(" in turns of {every} s"));
+    let copies = match plan.copies {
+        1 => String::new(),
+        count => format!(", {count} copies of each"),
+    };
+    let turns = plan.switch.map_or_else(String::new, |every| {
+        format!(" in turns of {every} s{copies}")
+    });
     writeln!(out, "{}", plain(&plan.title))?;
     writeln!(
         out,
