@@ -24,8 +24,8 @@ use crate::{
     protocol::primitive::{AtomicU32, AtomicU64, Ordering},
     segment::{Segments, account_map::OwnAccount, tables},
     value::{
-        DEVICES_PER_PROCESS, LaunchShare, LockPolicy, Order, Pace, SettingValues, Share, SlotId,
-        Source, TraceOrder, Traits, Uuid,
+        CardSlice, DEVICES_PER_PROCESS, LaunchShare, LockPolicy, Order, Pace, SettingValues, Share,
+        SlotId, Source, TraceOrder, Traits, Uuid,
     },
 };
 
@@ -307,7 +307,9 @@ impl OwnSlot {
             known.common.policy.at(now),
             self.launch_policy,
         );
-        policy.kind = policy.kind.settled(policy.order, self.is_mps(entry));
+        let slice = self.cached_limits(entry).card_slice.load(Ordering::Relaxed);
+        let lasts = self.is_mps(entry) || CardSlice::of(slice).is_long();
+        policy.kind = policy.kind.settled(policy.order, lasts);
         (policy, source)
     }
 

@@ -40,12 +40,15 @@ use crate::{
 };
 
 /// Divisor of the queue depth for a process that is held back by one of higher priority: its short kernels fill the
-/// gaps between the other's kernels. Measured on an H200, an inference beside two trainings, in turns of 5 s: by time slicing the inference's
-/// median was 7.3 ms and the trainings did 40.4 steps/s; with half of 500 us 5.4 ms and 40.0, with a fifth 4.5 ms and 36.6.
+/// gaps between the other's kernels. Measured on an H200, an inference beside two trainings, in turns of 5 s, the
+/// inference's median and what the trainings did of time slicing. With queues of 500 us: 4.75 ms and 0.99 with 250 us here, 4.77 and 0.95 with
+/// 166, 4.25 and 0.94 with 100 (time slicing 7.03). With queues of 2 ms: 5.85 ms and 1.01 with 250 us, 5.73 and 1.00 with 125 (time slicing
+/// 7.83); in other minutes 6.34 ms and 0.98 with 125 us, 6.54 and 0.97 with 100, 6.27 and 0.97 with 60 (time slicing 8.58).
 const TRICKLE: u64 = 2;
-/// Upper limit of that queue depth, in nanoseconds. Measured on an H100, `overlap=2ms`: with 500 us the inference
-/// takes a tenth longer.
 const MOST_TRICKLE: u64 = 250_000;
+/// The upper limit beside a longer queue, in nanoseconds: the others do more then while the first is idle.
+const MOST_BESIDE_LONG: u64 = 125_000;
+const LONG_QUEUE: u64 = 500_000;
 /// Limits of the queue depth beside a process that tolerates everything until it waits for the device, in nanoseconds. Measured on an H200, an
 /// LLM beside an embedding and a training, in turns of 5 s, and compared with time slicing: with 0.5 to 2 ms the LLM took 0.69 of the
 /// time and the others did 0.89 as much; with 2 to 4 ms, in two runs, 0.84 and 0.90 of the time and 0.99 and 0.97 as much.
@@ -241,7 +244,11 @@ impl Turn {
     /// Returns how many submissions may go in beside a process that goes first, or how long to wait.
     fn room_beside(&self, theirs: Tolerance, depth_ns: u64, now: u64) -> Result<u32, Duration> {
         let ns = |us: u32| u64::from(us).saturating_mul(1000).min(depth_ns);
-        let least = (depth_ns / TRICKLE).min(MOST_TRICKLE);
+        let upper = match depth_ns > LONG_QUEUE {
+            true => MOST_BESIDE_LONG,
+            false => MOST_TRICKLE,
+        };
+        let least = (depth_ns / TRICKLE).min(upper);
         let most = least.max(ns(theirs.together_us));
         self.queue_depth()
             .room_for_one_more(most, ns(theirs.gap_us), now)

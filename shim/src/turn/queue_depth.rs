@@ -113,6 +113,11 @@ impl QueueDepth {
         self.pace.lone_ns = ns;
     }
 
+    /// Returns the time that a submission takes, in nanoseconds; 0 where that is not known.
+    pub fn submission_ns(&self) -> u64 {
+        self.pace.cost_ns
+    }
+
     /// Returns the time that a submission takes alone, in nanoseconds; 0 where that is not known.
     pub fn lone_ns(&self) -> u64 {
         self.pace.lone_ns

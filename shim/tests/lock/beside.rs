@@ -144,7 +144,7 @@ fn small_kernels_fill_the_moments_that_an_urgent_process_leaves() {
 #[test]
 fn kernels_that_fit_between_an_urgent_process_s_requests_are_not_held_back_for_them() {
     let stage = Stage::new();
-    // Longer than what may be queued beside any urgent process (a fifth of 1 ms), shorter than the pauses.
+    // Longer than what may be queued beside any urgent process (125 us), shorter than the pauses.
     let busy = stage.started(PRIORITY_1MS, "60 300 0");
     let mut urgent = stage.spinner(PRIORITY_1MS, "4 20 1 sleep 0.5");
     let mut urgent = Watched::spawn(urgent.env("GPUSHARE_PRIORITY", "5"));

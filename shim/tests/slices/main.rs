@@ -201,7 +201,14 @@ fn an_edit_is_obeyed_at_once_and_the_slice_is_given_back_at_the_end() {
 #[test]
 fn under_overlap_the_urgent_one_of_two_has_long_slices_and_the_other_short_ones() {
     let bed = Testbed::new();
-    let start = |priority| busy(&bed, &[BY_PRIORITY, ("GPUSHARE_PRIORITY", priority)]);
+    let kernels = ["--kernel-us", "5000", "--burst", "2000"];
+    let start = |priority| {
+        start(
+            &bed,
+            &kernels,
+            &[BY_PRIORITY, ("GPUSHARE_PRIORITY", priority)],
+        )
+    };
     let (urgent, other) = (start("5"), start("0"));
     publishes(&bed, &urgent, CardSlice::Set(20_000));
     publishes(&bed, &other, CardSlice::Set(200));
@@ -209,6 +216,7 @@ fn under_overlap_the_urgent_one_of_two_has_long_slices_and_the_other_short_ones(
     assert_eq!(on_the_card(&world, &urgent), 20_000);
     assert_eq!(on_the_card(&world, &other), 200);
 
+    // A switch between two processes with long kernels costs little.
     let third = start("0");
     publishes(&bed, &other, CardSlice::Available);
     assert_eq!(on_the_card(&world, &other), 0);
@@ -217,6 +225,23 @@ fn under_overlap_the_urgent_one_of_two_has_long_slices_and_the_other_short_ones(
     publishes(&bed, &other, CardSlice::Set(200));
     drop(urgent);
     publishes(&bed, &other, CardSlice::Available);
+}
+
+#[test]
+fn several_behind_an_urgent_one_have_longer_slices() {
+    let bed = Testbed::new();
+    let requests = ["--kernel-us", "2000", "--burst", "5", "--gap-us", "30000"];
+    let urgent = [BY_PRIORITY, ("GPUSHARE_PRIORITY", "5")];
+    let urgent = start(&bed, &requests, &urgent);
+    let kernels = ["--kernel-us", "300", "--burst", "5000"];
+    let others = [(); 2].map(|()| start(&bed, &kernels, &[BY_PRIORITY]));
+    for other in &others {
+        publishes(&bed, other, CardSlice::Set(4_000));
+        assert_eq!(on_the_card(&world(&bed), other), 4_000);
+    }
+    publishes(&bed, &urgent, CardSlice::Set(20_000));
+    drop(urgent);
+    publishes(&bed, &others[0], CardSlice::Available);
 }
 
 #[test]

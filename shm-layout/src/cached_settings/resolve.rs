@@ -189,8 +189,9 @@ pub(crate) struct CachedLimits {
     /// The cap, in percent, by which the time until which it is used up was reckoned; 0 before the first look.
     pub(crate) reckoned_cap: AtomicU32,
     /// The process's own record of its context there, which it trusts, because other tenants may write over the shared one: the
-    /// state of MPS (`codec::mps_word`), the time when the context was lost, and the evicted bytes.
+    /// state of MPS (`codec::mps_word`), its slice from the card, the time when the context was lost, and the evicted bytes.
     pub(crate) mps: AtomicU32,
+    pub(crate) card_slice: AtomicU32,
     pub(crate) lost_ns: AtomicU64,
     pub(crate) evicted: AtomicU64,
     /// The lock of the thread that has the process's ticket in the device's memory queue.

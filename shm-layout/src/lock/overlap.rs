@@ -44,7 +44,7 @@ use crate::{
         primitive::{AtomicU32, Ordering},
         turn::BITMAP,
     },
-    value::{Event, EventKind, Order, PolicyKind, Share, SlotId},
+    value::{CardSlice, Event, EventKind, Order, PolicyKind, Share, SlotId},
 };
 
 /// No process is held back longer than this without looking again.
@@ -78,7 +78,7 @@ pub enum Precedence {
     First,
     /// Only one other process is there, and that one goes first.
     Second,
-    /// Several others are there. One of all goes first, and mostly works on its processor.
+    /// Several others use the device, and it does not go first, or it does and mostly works on its processor.
     Among,
 }
 
@@ -231,8 +231,16 @@ impl DeviceLock<'_> {
             let submitted = &other.entry.counters.last_submit_ns;
             other.entry.used.load(Ordering::Relaxed) != 0 || submitted.load(Ordering::Relaxed) != 0
         };
+        let is_in_use = |words: &DeviceEntry| {
+            let pulse_ns = words.pulse_ns.load(Ordering::Relaxed);
+            pulse_ns != 0 && now_ns.saturating_sub(pulse_ns) <= IN_USE_NS
+        };
+        // A card that obeys one process obeys all, but a client of MPS has no slice.
+        let has_long_slice =
+            |words: &DeviceEntry| CardSlice::of(words.card_slice.load(Ordering::Relaxed)).is_long();
         let others = self.among(self.members(), now_ns).filter(uses_it);
         let others: Vec<_> = others.collect();
+        let several = others.iter().filter(|other| is_in_use(other.entry)).count() > 1;
         let highest = others.iter().max_by_key(|other| other.share.priority)?;
         let is_highest = |other: &&Other<'_>| other.share.priority == highest.share.priority;
         let first = match highest.share.priority.cmp(&mine) {
@@ -244,12 +252,10 @@ impl DeviceLock<'_> {
         let place = match (waits_for_it(first), std::ptr::eq(first, self.words)) {
             (true, true) => Precedence::First,
             (true, false) if others.len() == 1 => Precedence::Second,
-            (false, _) if others.len() > 1 => Precedence::Among,
+            (_, is_first) if several && (is_first || has_long_slice(first)) => Precedence::Among,
             _ => return None,
         };
-        let pulse_ns = first.pulse_ns.load(Ordering::Relaxed);
-        let is_in_use = pulse_ns != 0 && now_ns.saturating_sub(pulse_ns) <= IN_USE_NS;
-        is_in_use.then_some(place)
+        is_in_use(first).then_some(place)
     }
 
     /// Returns true if a process sleeps, perhaps until this one's activity ends.

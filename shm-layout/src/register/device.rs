@@ -148,6 +148,8 @@ impl Registration {
 
     /// Publishes the time slice that the card gives to the process on this device.
     pub fn publish_card_slice(&self, entry: Entry, slice: CardSlice) {
+        let said = &self.own_slot.cached_limits(entry).card_slice;
+        said.store(slice.word(), Ordering::Relaxed);
         let word = &self.words(entry).card_slice;
         word.store(slice.word(), Ordering::Relaxed);
     }

@@ -262,6 +262,8 @@ const AVAILABLE: u32 = 1;
 const SET: u32 = 1;
 const FIRST_REASON: u32 = 2;
 const MOST: u32 = (1 << TAG) - 1;
+/// The card's default slice in microseconds.
+const DEFAULT_US: u32 = 2_048;
 
 impl CardSlice {
     /// Returns true if the process has a slice of its own, or would have one under a policy that asks for it.
@@ -277,6 +279,11 @@ impl CardSlice {
             Self::Set(us) => SET << TAG | us.min(MOST),
             Self::Refused(why, status) => (FIRST_REASON + why as u32) << TAG | u32::from(status),
         }
+    }
+
+    /// Returns true for a slice that is longer than the card's default.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(self, Self::Set(us) if us > DEFAULT_US)
     }
 
     /// Returns the state of a word. Any word is some state, because any process can write there.

@@ -140,15 +140,16 @@ impl PolicyKind {
         !matches!(self, Self::Off | Self::HwTimeslice(_))
     }
 
-    /// Returns the kind with `overlap` by its number, on a device whose contexts MPS makes or not. Measured (H200, an inference
-    /// beside two trainings): under `priority` 1 ms is felt by the urgent process (p50 4.42 ms, 3.52 under 500 us), and 500 us
-    /// cost the others one per cent more of their work; over MPS their kernels run beside its own, and 1 ms cost them a tenth
-    /// that 2 ms left them. Under `fair` less than 3 ms takes a sixth from a training on two GPUs beside others (two H200),
-    /// because processes are held back for an advantage that the next moment evens out.
-    pub const fn settled(self, order: Order, over_mps: bool) -> Self {
+    /// Returns the kind with `overlap` by its number. With `lasts` the process stays on the device while others wait for it: over
+    /// MPS, or in long slices of the card. Measured (H200, an inference beside two trainings): over MPS their kernels run beside
+    /// its own, and 1 ms cost them a tenth that 2 ms left them. In slices of 4 ms they did 97 to 100 % of time slicing with 2 ms, and 94 to
+    /// 96 with 500 us, and the inference took as long. In the card's own slices of 2 ms, or without one for the inference, more than
+    /// 500 us is felt by it. Under `fair` less than 3 ms takes a sixth from a training on two GPUs beside others (two H200), because
+    /// processes are held back for an advantage that the next moment evens out.
+    pub const fn settled(self, order: Order, lasts: bool) -> Self {
         match (self, order) {
             (Self::Overlap(None), Order::Fair) => Self::Overlap(Some(4_000_000)),
-            (Self::Overlap(None), _) if over_mps => Self::Overlap(Some(2_000_000)),
+            (Self::Overlap(None), _) if lasts => Self::Overlap(Some(2_000_000)),
             (Self::Overlap(None), _) => Self::Overlap(Some(500_000)),
             _ => self,
         }

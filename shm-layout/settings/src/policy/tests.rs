@@ -225,7 +225,7 @@ fn overlap_beside_a_time_slice_is_a_part_of_it_and_alone_a_policy() {
         read("overlap=300us").expect("a policy").kind,
         PolicyKind::Overlap(Some(300 * US))
     );
-    for (text, mps, ahead) in [
+    for (text, lasts, ahead) in [
         ("overlap", false, 4 * MS),
         ("overlap", true, 4 * MS),
         ("overlap order=priority", false, 500 * US),
@@ -234,7 +234,7 @@ fn overlap_beside_a_time_slice_is_a_part_of_it_and_alone_a_policy() {
     ] {
         let policy = read(text).expect("a policy");
         assert_eq!(read(&policy.to_string()), Ok(policy));
-        let kind = policy.kind.settled(policy.order, mps);
+        let kind = policy.kind.settled(policy.order, lasts);
         assert_eq!(kind, PolicyKind::Overlap(Some(ahead)), "{text}");
     }
     // Too little for the policy, so it is for the slices that are in force.

@@ -123,7 +123,22 @@ fn one_process_goes_before_all_others_that_use_the_device_and_one_of_two_behind_
     let later = |who: usize| world.lock(who).precedence(world.now + IN_USE_NS + 1);
     assert_eq!((later(0), later(1)), (None, None), "it is out of use");
     uses(3, 1);
-    assert_eq!((place(0), place(1)), (None, pair.1), "three are there");
+    let among = Some(Precedence::Among);
+    let slice = |who: usize, us| {
+        let (process, entry) = &world.processes[who];
+        process.publish_card_slice(*entry, CardSlice::Set(us));
+    };
+    slice(1, 20_000);
+    let places = || [0, 1, 3].map(place);
+    assert_eq!(places(), [None, pair.1, None], "the third is idle");
+    [0, 3].into_iter().for_each(|who| world.begin(who));
+    assert_eq!(places(), [among, pair.1, among], "three use it");
+    slice(1, 2_000);
+    assert_eq!(
+        places(),
+        [None, pair.1, None],
+        "the first has no long slice"
+    );
     uses(2, 1);
     world.lock(1).publish_tolerance(patient);
     world.lock(2).publish_tolerance(patient);
@@ -137,13 +152,44 @@ fn one_process_goes_before_all_others_that_use_the_device_and_one_of_two_behind_
         "it does not wait for the device"
     );
     uses(3, 1);
-    assert_eq!([0, 1, 3].map(place), [Some(Precedence::Among); 3]);
+    assert_eq!(places(), [None, among, None], "the first is not asked yet");
+    slice(1, 4_000);
+    assert_eq!(places(), [among; 3]);
     uses(3, 0);
     world.lock(1).publish_tolerance(Tolerance::default());
     assert_eq!((place(0), place(1)), pair);
     let fair = World::new(Order::Fair, &[0, 5]);
     fair.lock(1).words.used.store(1, Ordering::Relaxed);
     assert_eq!(fair.lock(0).precedence(fair.now), None);
+}
+
+#[test]
+fn a_process_in_long_slices_of_the_card_has_more_queued_unless_the_operator_says_how_much() {
+    let world = World::new(Order::Priority, &[0]);
+    let (process, entry) = &world.processes[0];
+    let ahead_in = |slice| {
+        process.publish_card_slice(*entry, slice);
+        process.policy(*entry).0.kind
+    };
+    let long = CardSlice::Set(4_000);
+    assert_eq!(ahead_in(long), PolicyKind::Overlap(Some(AHEAD)));
+    let mut policy = process.policy(*entry).0;
+    policy.kind = PolicyKind::Overlap(None);
+    let change = Change::Policy {
+        device: None,
+        policy: Some(policy),
+        until: None,
+    };
+    world.operator.edit(None, &change, 0).expect("edited");
+    assert_eq!(ahead_in(long), PolicyKind::Overlap(Some(2 * MS)));
+    for short in [CardSlice::Set(2_048), CardSlice::Available] {
+        let ahead = ahead_in(short);
+        assert_eq!(ahead, PolicyKind::Overlap(Some(MS / 2)), "{short:?}");
+    }
+    let words = &world.lock(0).words.card_slice;
+    words.store(u32::MAX >> 8 | 1 << 24, Ordering::Relaxed);
+    let ahead = process.policy(*entry).0.kind;
+    assert_eq!(ahead, PolicyKind::Overlap(Some(MS / 2)), "others can write");
 }
 
 #[test]
