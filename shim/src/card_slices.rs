@@ -8,8 +8,8 @@
 //!
 //! Under `overlap` a graph or a long kernel that is submitted already cannot be held back. So the process that goes first has a long
 //! slice, and the only other one a short one: what it has submitted makes way, and costs nothing while the first is idle. Several
-//! others use the card by turns, and each switch costs time. So they have longer slices, and the first no longer one if it mostly works on
-//! its processor.
+//! others use the card by turns, and each switch costs time. So they have longer slices, and so has the first if it mostly works on its
+//! processor, in place of its long one.
 //!
 //! The device of a group is not known. A process that uses several devices follows a policy that is the same on all of them.
 
@@ -45,7 +45,7 @@ const SECOND_US: u64 = 200;
 /// the slice itself changes little, but a queue that lasts for half of it is not felt there, and keeps the others from running dry.
 const AMONG_US: u64 = 4_000;
 /// A process whose submissions take longer, in nanoseconds, keeps the card's default: there is nothing to gain, and what it has submitted
-/// would keep the first waiting for a whole slice.
+/// would keep the first waiting for a whole slice. The shortest recent ones count, so one that mixes short and long kernels does not keep it.
 const LONGEST_AMONG: u64 = 2_000_000;
 /// A process that has left its place under `overlap` keeps the slice for so long, because it may be back at once.
 const LASTING_NS: u64 = 100_000_000;
@@ -82,10 +82,9 @@ impl CardSlices {
             let kind = process.registration.policy(device.entry).0.kind;
             let place = matches!(kind, PolicyKind::Overlap(_)).then(|| {
                 let now = clock::now();
-                let place = process.registration.lock(device.entry).precedence(now);
-                let is_short = || device.turn.queue_depth().submission_ns() <= LONGEST_AMONG;
-                let place = place.filter(|place| *place != Precedence::Among || is_short());
-                self.lasting_place(at, place, now)
+                let is_long = device.turn.queue_depth().submission_ns() > LONGEST_AMONG;
+                let lock = process.registration.lock(device.entry);
+                self.lasting_place(at, lock.precedence(is_long, now), now)
             });
             kinds.push(kind);
             wishes.push(slice_us(kind, place.flatten(), weight));

@@ -45,10 +45,12 @@ use crate::{
 /// 166, 4.25 and 0.94 with 100 (time slicing 7.03). With queues of 2 ms: 5.85 ms and 1.01 with 250 us, 5.73 and 1.00 with 125 (time slicing
 /// 7.83); in other minutes 6.34 ms and 0.98 with 125 us, 6.54 and 0.97 with 100, 6.27 and 0.97 with 60 (time slicing 8.58).
 const TRICKLE: u64 = 2;
+/// Upper limit of that queue depth, in nanoseconds.
 const MOST_TRICKLE: u64 = 250_000;
-/// The upper limit beside a longer queue, in nanoseconds: the others do more then while the first is idle.
+/// The upper limit where so much may be queued otherwise, in nanoseconds: the others do more then while the first is idle. Over MPS this
+/// was not measured.
+const LONG_QUEUE: u64 = 2_000_000;
 const MOST_BESIDE_LONG: u64 = 125_000;
-const LONG_QUEUE: u64 = 500_000;
 /// Limits of the queue depth beside a process that tolerates everything until it waits for the device, in nanoseconds. Measured on an H200, an
 /// LLM beside an embedding and a training, in turns of 5 s, and compared with time slicing: with 0.5 to 2 ms the LLM took 0.69 of the
 /// time and the others did 0.89 as much; with 2 to 4 ms, in two runs, 0.84 and 0.90 of the time and 0.99 and 0.97 as much.
@@ -244,7 +246,7 @@ impl Turn {
     /// Returns how many submissions may go in beside a process that goes first, or how long to wait.
     fn room_beside(&self, theirs: Tolerance, depth_ns: u64, now: u64) -> Result<u32, Duration> {
         let ns = |us: u32| u64::from(us).saturating_mul(1000).min(depth_ns);
-        let upper = match depth_ns > LONG_QUEUE {
+        let upper = match depth_ns >= LONG_QUEUE {
             true => MOST_BESIDE_LONG,
             false => MOST_TRICKLE,
         };

@@ -113,7 +113,7 @@ impl QueueDepth {
         self.pace.lone_ns = ns;
     }
 
-    /// Returns the time that a submission takes, in nanoseconds; 0 where that is not known.
+    /// Returns the time that a submission takes, of the shortest recent ones, in nanoseconds; 0 where that is not known.
     pub fn submission_ns(&self) -> u64 {
         self.pace.cost_ns
     }

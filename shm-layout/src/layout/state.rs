@@ -258,7 +258,9 @@ shared! {
         1504 deep_ns: AtomicU64,
         /// Mean time of a submission while no other process used the device; 0 while not measured. Its keeper writes.
         1512 submission_ns: AtomicU64,
-        1520 _reserved: [AtomicU64; 2],
+        /// Mean time for which it was active under `overlap`, before the present one. Its keeper writes.
+        1520 activity_ns: AtomicU64,
+        1528 _reserved: AtomicU64,
         1536 counters: Counters,
         /// Time when the process's waiting thread last polled. A waiter that has not polled for long is not chosen.
         1792 pulse_ns: AtomicU64,

@@ -197,6 +197,7 @@ impl DeviceEntry {
             &self.deep_ns,
             &self.tolerance,
             &self.submission_ns,
+            &self.activity_ns,
             &self.step_waited_ns,
             &self.reserve,
             &self.line_margin,

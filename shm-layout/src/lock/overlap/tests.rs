@@ -109,7 +109,7 @@ fn who_has_a_higher_priority_holds_back_those_below_while_it_is_active_and_no_lo
 fn one_process_goes_before_all_others_that_use_the_device_and_one_of_two_behind_the_other() {
     let world = World::new(Order::Priority, &[0, 5, 5, 0]);
     let uses = |who: usize, bytes| world.lock(who).words.used.store(bytes, Ordering::Relaxed);
-    let place = |who: usize| world.lock(who).precedence(world.now);
+    let place = |who: usize| world.lock(who).precedence(false, world.now);
     assert_eq!(place(1), None, "it is alone");
     (0..2).for_each(|who| uses(who, 1));
     let pair = (Some(Precedence::Second), Some(Precedence::First));
@@ -120,7 +120,7 @@ fn one_process_goes_before_all_others_that_use_the_device_and_one_of_two_behind_
     assert_eq!((place(0), place(1)), (None, None), "it was never active");
     world.begin(1);
     assert_eq!((place(0), place(1)), pair);
-    let later = |who: usize| world.lock(who).precedence(world.now + IN_USE_NS + 1);
+    let later = |who: usize| world.lock(who).precedence(false, world.now + IN_USE_NS + 1);
     assert_eq!((later(0), later(1)), (None, None), "it is out of use");
     uses(3, 1);
     let among = Some(Precedence::Among);
@@ -130,9 +130,23 @@ fn one_process_goes_before_all_others_that_use_the_device_and_one_of_two_behind_
     };
     slice(1, 20_000);
     let places = || [0, 1, 3].map(place);
+    let active_for = |ns| {
+        let words = world.lock(1).words;
+        words.activity_ns.store(ns, Ordering::Relaxed);
+    };
+    active_for(LONG_ACTIVITY_NS);
     assert_eq!(places(), [None, pair.1, None], "the third is idle");
     [0, 3].into_iter().for_each(|who| world.begin(who));
     assert_eq!(places(), [among, pair.1, among], "three use it");
+    let long = |who: usize| world.lock(who).precedence(true, world.now);
+    assert_eq!((long(0), long(1)), (None, pair.1), "with long kernels");
+    active_for(LONG_ACTIVITY_NS - 1);
+    assert_eq!(places(), [None, pair.1, None], "its requests are short");
+    let later = world
+        .lock(0)
+        .precedence(false, world.now + 16 * LONG_ACTIVITY_NS);
+    assert_eq!(later, among, "this one is long");
+    active_for(LONG_ACTIVITY_NS);
     slice(1, 2_000);
     assert_eq!(
         places(),
@@ -160,7 +174,25 @@ fn one_process_goes_before_all_others_that_use_the_device_and_one_of_two_behind_
     assert_eq!((place(0), place(1)), pair);
     let fair = World::new(Order::Fair, &[0, 5]);
     fair.lock(1).words.used.store(1, Ordering::Relaxed);
-    assert_eq!(fair.lock(0).precedence(fair.now), None);
+    assert_eq!(fair.lock(0).precedence(false, fair.now), None);
+}
+
+#[test]
+fn how_long_a_process_is_active_at_a_time_is_a_mean_of_the_last_times() {
+    let mut world = World::new(Order::Priority, &[0]);
+    let mut mean_of = |active_ns| {
+        for _ in 0..100 {
+            world.begin(0);
+            world.pass(active_ns);
+            world.lock(0).end_activity(world.now);
+            world.pass(MS);
+        }
+        world.lock(0).words.activity_ns.load(Ordering::Relaxed)
+    };
+    for active_ns in [5 * MS, MS] {
+        let mean = mean_of(active_ns);
+        assert!(mean.abs_diff(active_ns) < MS / 100, "{mean}");
+    }
 }
 
 #[test]
