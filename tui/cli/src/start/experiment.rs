@@ -312,13 +312,10 @@ fn play(
                     results.runs.extend(runs);
                 }
                 Err(Trouble::Skip(why)) => {
-                    note(&named(&format!(" is skipped: {why}")));
+                    let mut skipped = results.skipped.iter();
                     // Once for all copies.
-                    if results
-                        .skipped
-                        .iter()
-                        .all(|(name, _)| *name != condition.name)
-                    {
+                    if skipped.all(|(name, _)| *name != condition.name) {
+                        note(&named(&format!(" is skipped: {why}")));
                         results.skipped.push((condition.name.clone(), why));
                     }
                 }
