@@ -78,9 +78,15 @@ def figures_of(document, urgent):
     return {figure: {name: rounds for name, rounds in ways.items() if rounds} for figure, ways in made.items()}
 
 
-def pick(ways, but):
-    """Returns the way that the rounds except some show as the best. From a round itself the luckiest of many would be picked, not the best."""
-    seen = {name: [value for at, value in rounds.items() if at not in but] or list(rounds.values()) for name, rounds in ways.items()}
+def luck_of(document, at):
+    """Returns what the luck of a round hangs on: the copy of which it is, or with one copy the round itself."""
+    return at // (document["warm_up"] + document["repeats"]) if document.get("copies", 1) > 1 else at
+
+
+def pick(document, ways, but):
+    """Returns the way that the rounds of other luck than this one's show as the best. From a round itself the luckiest of many would be picked."""
+    others = {name: [value for at, value in rounds.items() if luck_of(document, at) != luck_of(document, but)] for name, rounds in ways.items()}
+    seen = {name: values or list(ways[name].values()) for name, values in others.items()}
     return min(seen, key=lambda name: median(seen[name]))
 
 
@@ -93,15 +99,12 @@ def regrets(document, urgent, ours):
     if not ours.startswith("MPS"):
         figures = {figure: {name: rounds for name, rounds in ways.items() if not name.startswith("MPS")} for figure, ways in figures.items()}
     middle = {figure: {name: median(rounds.values()) for name, rounds in ways.items()} for figure, ways in figures.items()}
-    # The rounds of one copy share its luck.
-    copies, rounds = document.get("copies", 1), document["warm_up"] + document["repeats"]
-    beside = (lambda at: range(at // rounds * rounds, (at // rounds + 1) * rounds)) if copies > 1 else (lambda at: [at])
     rows = []
     for figure, ways in figures.items():
         if ours not in ways:
             raise ValueError(f"{figure} was not measured under {ours}")
         fair = {name: rounds for name, rounds in ways.items() if name == ours or all(one.get(name, 0) <= 2 * min(one.values()) for one in middle.values())}
-        picked = {at: pick({name: rounds for name, rounds in fair.items() if at in rounds}, beside(at)) for at in fair[ours]}
+        picked = {at: pick(document, {name: rounds for name, rounds in fair.items() if at in rounds}, at) for at in fair[ours]}
         each = {at: fair[ours][at] / fair[name][at] - 1 for at, name in picked.items()}
         best = max(picked.values(), key=list(picked.values()).count)
         rows.append((figure, middle[figure][ours], best, middle[figure][best], median(each.values()), each))
@@ -110,11 +113,10 @@ def regrets(document, urgent, ours):
 
 def independent(document, each):
     """Returns the regrets that say how sure the median is: of the rounds, or of three copies and more the mean of each."""
-    copies, rounds = document.get("copies", 1), document["warm_up"] + document["repeats"]
-    if copies < 3:
-        return list(each.values())
-    of_each = [[regret for at, regret in each.items() if at // rounds == copy] for copy in range(copies)]
-    return [mean(regrets) for regrets in of_each if regrets]
+    lots = {}
+    for at, regret in each.items():
+        lots.setdefault(luck_of(document, at), []).append(regret)
+    return [mean(lot) for lot in lots.values()] if len(lots) > 2 else list(each.values())
 
 
 def bounds(each):

@@ -47,10 +47,10 @@ use crate::{
 const TRICKLE: u64 = 2;
 /// Upper limit of that queue depth, in nanoseconds.
 const MOST_TRICKLE: u64 = 250_000;
-/// The upper limit where so much may be queued otherwise, in nanoseconds: the others do more then while the first is idle. Over MPS this
-/// was not measured.
+/// The upper limit where [`LONG_QUEUE`] and more may be queued otherwise: those that are held back do more then while the first is idle. Over
+/// MPS this was not measured.
+const MOST_LONG_TRICKLE: u64 = 125_000;
 const LONG_QUEUE: u64 = 2_000_000;
-const MOST_BESIDE_LONG: u64 = 125_000;
 /// Limits of the queue depth beside a process that tolerates everything until it waits for the device, in nanoseconds. Measured on an H200, an
 /// LLM beside an embedding and a training, in turns of 5 s, and compared with time slicing: with 0.5 to 2 ms the LLM took 0.69 of the
 /// time and the others did 0.89 as much; with 2 to 4 ms, in two runs, 0.84 and 0.90 of the time and 0.99 and 0.97 as much.
@@ -246,11 +246,10 @@ impl Turn {
     /// Returns how many submissions may go in beside a process that goes first, or how long to wait.
     fn room_beside(&self, theirs: Tolerance, depth_ns: u64, now: u64) -> Result<u32, Duration> {
         let ns = |us: u32| u64::from(us).saturating_mul(1000).min(depth_ns);
-        let upper = match depth_ns >= LONG_QUEUE {
-            true => MOST_BESIDE_LONG,
-            false => MOST_TRICKLE,
+        let least = match depth_ns >= LONG_QUEUE {
+            true => MOST_LONG_TRICKLE,
+            false => MOST_TRICKLE.min(depth_ns / TRICKLE),
         };
-        let least = (depth_ns / TRICKLE).min(upper);
         let most = least.max(ns(theirs.together_us));
         self.queue_depth()
             .room_for_one_more(most, ns(theirs.gap_us), now)

@@ -148,10 +148,10 @@ impl Registration {
 
     /// Publishes the time slice that the card gives to the process on this device.
     pub fn publish_card_slice(&self, entry: Entry, slice: CardSlice) {
+        let word = slice.word();
         let said = &self.own_slot.cached_limits(entry).card_slice;
-        said.store(slice.word(), Ordering::Relaxed);
-        let word = &self.words(entry).card_slice;
-        word.store(slice.word(), Ordering::Relaxed);
+        said.store(word, Ordering::Relaxed);
+        self.words(entry).card_slice.store(word, Ordering::Relaxed);
     }
 
     /// Returns true if the context on this device is lost.

@@ -85,7 +85,7 @@ impl Pace {
         self.progress_ns = now_ns;
         self.done_ns = None;
         self.pending_ns = None;
-        // How long the first of a queue take says only that they take no longer.
+        // The first of a queue may have waited for the device: they are only known to take no longer.
         self.span = Some(Span::begun(earliest_ns, None));
     }
 

@@ -142,10 +142,11 @@ impl PolicyKind {
 
     /// Returns the kind with `overlap` by its number. With `lasts` the process stays on the device while others wait for it: over
     /// MPS, or in long slices of the card. Measured (H200, an inference beside two trainings): over MPS their kernels run beside
-    /// its own, and 1 ms cost them a tenth that 2 ms left them. In slices of 4 ms, with 2 ms and a small part
-    /// beside the inference, they did 97 to 100 % of time slicing, and it took 0.73 to 0.75 of the time; with 500 us 94 to 99 %, and 0.60
-    /// to 0.78. Without a long slice for the inference more than 500 us is felt by it. Under `fair` less than 3 ms takes a sixth from a training on two GPUs beside others (two H200), because
-    /// processes are held back for an advantage that the next moment evens out.
+    /// its own, and 1 ms cost them a tenth that 2 ms left them. In slices of 4 ms, with 2 ms and a small part beside the
+    /// inference, they did 97 to 100 % of time slicing, and it took 0.73 to 0.75 of the time; with 500 us 94 to 99 %, and 0.60 to
+    /// 0.78. Without a long slice for the inference more than 500 us is felt by it. Under `fair` less than 3 ms takes a sixth from
+    /// a training on two GPUs beside others (two H200), because processes are held back for an advantage that the next moment
+    /// evens out.
     pub const fn settled(self, order: Order, lasts: bool) -> Self {
         match (self, order) {
             (Self::Overlap(None), Order::Fair) => Self::Overlap(Some(4_000_000)),

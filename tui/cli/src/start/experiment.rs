@@ -280,8 +280,7 @@ fn play(
         None => one_by_one.collect(),
     };
     for (at, (rounds, mut conditions)) in steps.iter().cloned().enumerate() {
-        let is_skipped = |name: &str| results.skipped.iter().any(|(skipped, _)| skipped == name);
-        conditions.retain(|one| !is_skipped(&one.name));
+        conditions.retain(|one| results.skipped_for(&one.name).is_none());
         let mut names: Vec<&str> = conditions.iter().map(|one| one.name.as_str()).collect();
         names.dedup();
         if names.is_empty() {
@@ -311,13 +310,11 @@ fn play(
                     }
                     results.runs.extend(runs);
                 }
+                // Another copy was skipped already.
+                Err(Trouble::Skip(_)) if results.skipped_for(&condition.name).is_some() => {}
                 Err(Trouble::Skip(why)) => {
-                    let mut skipped = results.skipped.iter();
-                    // Once for all copies.
-                    if skipped.all(|(name, _)| *name != condition.name) {
-                        note(&named(&format!(" is skipped: {why}")));
-                        results.skipped.push((condition.name.clone(), why));
-                    }
+                    note(&named(&format!(" is skipped: {why}")));
+                    results.skipped.push((condition.name.clone(), why));
                 }
                 Err(Trouble::Failed(why)) => return Err(Failure::failed(why)),
                 Err(Trouble::Stopped) => {

@@ -21,7 +21,7 @@ object! {
         machine: &'r Machine = &results.machine, "Where it ran.";
         seconds: f64 = results.plan.seconds, "The time that each condition had in a round.";
         switch: Option<f64> = results.plan.switch, "The seconds after which another condition had its turn; null if one ran after the other.";
-        copies: u32 = results.plan.copies, "How many times each condition ran beside the others. The rounds of all count, and those of the later ones are numbered on: a run's copy is its round divided by warm_up + repeats.";
+        copies: u32 = results.plan.copies, "Number of copies of each condition that ran beside the others. The rounds of all count, and those of the later ones are numbered on: a run's copy is its round divided by warm_up + repeats.";
         repeats: u32 = results.plan.repeats, "Rounds of each that count.";
         warm_up: u32 = results.plan.warm_up, "Rounds before them that do not.";
         interrupted_by: Option<&'r str> = results.interrupted, "The signal that ended it early.";

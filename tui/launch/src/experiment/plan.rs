@@ -63,7 +63,7 @@ pub struct Plan {
     pub seconds: f64,
     /// The programs of all conditions run at once, in turns of so many seconds; `None` if they run one condition after another.
     pub switch: Option<f64>,
-    /// How many times each condition runs beside the others then.
+    /// Number of copies of each condition that run beside the others then.
     pub copies: u32,
     /// Number of rounds that are measured.
     pub repeats: u32,

@@ -165,9 +165,16 @@ impl Results<'_> {
         self.runs.iter().filter(is)
     }
 
+    /// Returns the reason that this machine does not have a condition, as far as it was tried.
+    pub fn skipped_for(&self, condition: &str) -> Option<&str> {
+        let mut skipped = self.skipped.iter();
+        let found = skipped.find(|(name, _)| name == condition);
+        found.map(|(_, why)| why.as_str())
+    }
+
     /// Returns the reason why a condition has fewer samples than rounds.
     fn why(&self, condition: &str) -> Option<String> {
-        if let Some((_, why)) = self.skipped.iter().find(|(name, _)| name == condition) {
+        if let Some(why) = self.skipped_for(condition) {
             let ran = self.runs.iter().any(|run| run.condition == condition);
             let what = if ran {
                 "some copies skipped"

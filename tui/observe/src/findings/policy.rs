@@ -40,7 +40,7 @@ pub fn also(evidence: &Evidence) -> Option<&'static str> {
     let could = evidence.jobs.len() > 1 && one_user(&evidence.jobs) && !evidence.is_sim;
     (could && !evidence.under_mps()).then_some(
         "where a crash of one job may end the others, run gpushare mps start before they start: two trainings beside an \
-         inference did 48.2 steps/s under overlap order=priority, in place of 40.0 without MPS, and the inference was about as fast \
+         inference did 48.2 steps/s under overlap order=priority, in place of 40.2 without MPS, and the inference was about as fast \
          (H200, 2026-11-28)",
     )
 }
